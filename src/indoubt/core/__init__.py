@@ -1,0 +1,1 @@
+"""The rules: pure data and functions over it. No I/O, no clock, no randomness."""

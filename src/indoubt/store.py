@@ -1,0 +1,339 @@
+"""What a store must do: keep records, compare and set them, keep their journal, tell its time.
+
+A store knows no domain and no rule. Everything it may change by itself is a field of its own,
+outside the opaque ``body``. Every answer brings the store's own clock (milliseconds since 1970,
+never running backwards), and every write is stamped with it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, runtime_checkable
+
+import msgspec
+
+from .errors import CrossRootBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .errors import StoreError
+
+
+class In(NamedTuple):
+    """A time the store fills in: its own clock at the write, plus this many milliseconds."""
+
+    ms: int
+
+
+Time = In | int | None
+"""``In(ms)``: stamped at the write; ``int``: absolute; None: no such time."""
+
+
+class AnyTenant(Enum):
+    """Type of ``ANY_TENANT``."""
+
+    ANY = "any"
+
+    def __repr__(self) -> str:
+        return "ANY_TENANT"
+
+
+ANY_TENANT: Final = AnyTenant.ANY
+"""An operator's view: records of every tenant, and those of none."""
+
+Tenant = str | None | AnyTenant
+"""A tenant's id, None (records without a tenant), or every tenant."""
+
+
+class Absent(NamedTuple):
+    """The record must not exist."""
+
+
+class Version(NamedTuple):
+    """The record must still have this version."""
+
+    n: int
+
+
+class Free(NamedTuple):
+    """Ends another's hold: the version and the lease end that were read must both still stand.
+
+    A renewal steps no version, so the version alone would not notice it.
+    """
+
+    n: int
+    lease_until: int | None
+
+
+Expected = Absent | Version | Free
+
+
+class Put(NamedTuple):
+    """One record as it shall be: promoted fields, and the rest as opaque bytes.
+
+    ``body`` changes with the state; None leaves it as it is. ``fixed`` is written at the insert.
+    The write steps the version by one, and ``event`` is appended to the journal under it.
+    """
+
+    id: str
+    root_id: str
+    tenant_id: str | None
+    parent_id: str | None
+    kind: str
+    expected: Expected
+    state: str
+    owner: str | None
+    fence: int
+    claims: int
+    attempt: int
+    cancel_requested: bool
+    store_epoch: int
+    lease_until: Time
+    permit_until: Time
+    ready_at: Time
+    dispatched_at: Time
+    doubt_since: Time
+    body: bytes | None
+    fixed: bytes | None
+    event: bytes
+
+
+class Extend(NamedTuple):
+    """A renewal: whoever holds (owner, fence) moves its times. No version step, no event."""
+
+    id: str
+    root_id: str
+    owner: str
+    fence: int
+    lease_until: Time
+    permit_until: Time
+    ready_at: Time
+
+
+class Guard(NamedTuple):
+    """The root (``id``) of the batch's records must still have this fence, or nothing is written."""
+
+    id: str
+    fence: int
+    not_cancelled: bool = False
+
+
+class Delete(NamedTuple):
+    """Retention only: the record and its journal go, if it still has this version.
+
+    The same batch may put a new record under the same id (a tombstone): deletes come first.
+    """
+
+    id: str
+    root_id: str
+    version: int
+
+
+class Batch(NamedTuple):
+    """All or nothing. Its records, guards and deletes have one root.
+
+    A repeat with the same ``write_id`` gets the first answer and changes nothing.
+    """
+
+    write_id: str
+    puts: tuple[Put, ...] = ()
+    extends: tuple[Extend, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    deletes: tuple[Delete, ...] = ()
+
+
+class Stored(NamedTuple):
+    """A record as the store holds it."""
+
+    id: str
+    root_id: str
+    tenant_id: str | None
+    parent_id: str | None
+    kind: str
+    version: int
+    state: str
+    owner: str | None
+    fence: int
+    claims: int
+    attempt: int
+    cancel_requested: bool
+    store_epoch: int
+    lease_until: int | None
+    permit_until: int | None
+    ready_at: int | None
+    dispatched_at: int | None
+    doubt_since: int | None
+    created_at: int
+    updated_at: int
+    body: bytes
+    fixed: bytes
+
+
+class Snapshot(NamedTuple):
+    """Records as they stood at one instant of the store's clock; missing ones are left out."""
+
+    now_ms: int
+    epoch: int
+    records: tuple[Stored, ...]
+
+
+class Written(NamedTuple):
+    """The batch is durable. ``versions`` are those of its puts, in order.
+
+    ``repeated``: this very write had landed before, these are its first versions, and
+    ``superseded`` says whether somebody has written one of its records since.
+    """
+
+    now_ms: int
+    epoch: int
+    versions: tuple[int, ...]
+    repeated: bool = False
+    superseded: bool = False
+
+
+Why = Literal["exists", "missing", "version", "lease", "held", "fence", "cancelled"]
+
+
+class Conflict(NamedTuple):
+    """Nothing of the batch was written: ``id`` failed for the reason ``why``.
+
+    ``found`` is what is stored now under the ids of the batch's puts, extends and guards.
+    """
+
+    id: str
+    why: Why
+    found: Snapshot
+
+
+class Event(NamedTuple):
+    """One journal entry; ``sequence`` is the record's version it led to: unique and gap-free."""
+
+    sequence: int
+    at_ms: int
+    body: bytes
+
+
+class Lane(NamedTuple):
+    """One of ``count`` disjoint shares of all records, by hash of the id."""
+
+    index: int
+    count: int
+
+
+class DueQuery(NamedTuple):
+    """Up to ``limit`` records of each kind whose ready time has passed, oldest first."""
+
+    quotas: tuple[tuple[str, int], ...]
+    lane: Lane | None = None
+
+
+View = Literal["all", "ready", "doubt"]
+"""``all``: by insertion; ``ready``: by ready time, past or to come; ``doubt``: by doubt_since."""
+
+
+class ScanQuery(NamedTuple):
+    """A keyset listing; ``after`` is a cursor of the same query."""
+
+    view: View = "all"
+    kinds: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    tenant_id: Tenant = ANY_TENANT
+    parent_id: str | None = None
+    after: str | None = None
+    limit: int = 100
+
+
+class Page(NamedTuple):
+    """One page; ``cursor`` None means that there is no more."""
+
+    now_ms: int
+    epoch: int
+    records: tuple[Stored, ...]
+    cursor: str | None
+
+
+class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store declares of itself; the contract suite tests both answers of each.
+
+    Attributes:
+        durable: an acknowledged write survives the loss of the process and of the power.
+        durable_why: one sentence for ``doctor``.
+        shared: several processes may use it at once.
+        decides_silence: it can prove an owner dead (a lock that dies with the process).
+        joins_transaction: ``Prepare`` may join the caller's own transaction.
+        blocking: it offers ``write_blocking`` and ``read_blocking``.
+    """
+
+    durable: bool
+    durable_why: str
+    shared: bool
+    decides_silence: bool
+    joins_transaction: bool = False
+    blocking: bool = False
+
+
+class Store(Protocol):
+    """What every store does. None of its verbs retries, and none knows a rule."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    async def read(self, ids: Sequence[str]) -> Snapshot:
+        """Read records by id, with the store's time."""
+        ...
+
+    async def write(self, batches: Sequence[Batch]) -> Sequence[Written | Conflict | StoreError]:
+        """Apply each batch by itself, all in one round trip and one commit; raises none of them.
+
+        Raises:
+            CrossRootBatch: a batch names more than one root (a bug; nothing was written).
+        """
+        ...
+
+    async def due(self, query: DueQuery) -> Snapshot: ...
+
+    async def scan(self, query: ScanQuery) -> Page:
+        """List one page.
+
+        Raises:
+            ValueError: the cursor is garbled or belongs to another query.
+        """
+        ...
+
+    async def journal(self, record_id: str, *, after: int = 0, limit: int = 100) -> Sequence[Event]:
+        """Events with a sequence above ``after``, oldest first."""
+        ...
+
+    def hold_owner(self, owner: str) -> None:
+        """Take the lock that proves that this owner's process lives."""
+        ...
+
+    def owner_dead(self, owner: str) -> bool | None:
+        """True: proven dead. False: its lock is held. None: cannot be decided."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@runtime_checkable
+class BlockingStore(Protocol):
+    """Stores in this process or on this disk also answer callers that have no event loop."""
+
+    def read_blocking(self, ids: Sequence[str]) -> Snapshot: ...
+
+    def write_blocking(
+        self, batches: Sequence[Batch]
+    ) -> Sequence[Written | Conflict | StoreError]: ...
+
+
+def one_root(batch: Batch) -> None:
+    """Refuse a batch that names more than one root (every store calls this before anything else).
+
+    Raises:
+        CrossRootBatch: naming the roots.
+    """
+    changed = (*batch.puts, *batch.extends, *batch.deletes)
+    roots = {item.root_id for item in changed} | {guard.id for guard in batch.guards}
+    if len(roots) > 1:
+        raise CrossRootBatch(f"one batch, one root; this one names {sorted(roots)}")
