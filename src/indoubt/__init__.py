@@ -1,0 +1,1 @@
+"""Did it happen, and may it run again? A durable, fenced ledger of intents and outcomes."""
