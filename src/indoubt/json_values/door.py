@@ -62,11 +62,13 @@ class Encoded(NamedTuple):
 
     def canonical(self) -> bytes:
         """Return canonical text v1: as `text`, with keys sorted by code point at every depth."""
+        if b"{" not in self.text:
+            return self.text  # no keys to sort
         return _encode_sorted(self.value)
 
     def fingerprint(self) -> str:
         """Return `"v1:"` and the hex SHA-256 of the canonical text."""
-        return FINGERPRINT_PREFIX + hashlib.sha256(_encode_sorted(self.value)).hexdigest()
+        return FINGERPRINT_PREFIX + hashlib.sha256(self.canonical()).hexdigest()
 
 
 def detach(value: object, *, where: str = "value", max_bytes: int | None = None) -> Encoded:
@@ -164,7 +166,7 @@ def _is_deep(text: bytes) -> bool:
 
 
 _TO_SQUARE = bytes.maketrans(b"{}", b"[]")
-_NO_BRACKET = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_NO_MARK = bytes(byte for byte in range(256) if byte not in b'[]{}"')
 
 
 def _brackets(text: bytes) -> bytes:
@@ -172,7 +174,10 @@ def _brackets(text: bytes) -> bytes:
     if b"\\" in text:
         # Pairs first: what is left of `\\"` is the quote that ends the string, of `\"` nothing.
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    return b"".join(text.split(b'"')[::2]).translate(_TO_SQUARE, _NO_BRACKET)
+    marks = text.translate(_TO_SQUARE, _NO_MARK)
+    # Two quotes side by side may go: what follows them stays inside, or outside, a string.
+    marks = marks.replace(b'""', b"")
+    return b"".join(marks.split(b'"')[::2])
 
 
 _DIGITS = b"0123456789"
