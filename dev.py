@@ -77,11 +77,7 @@ def fill(venv: Path, pins: Path, python: str, version: str) -> None:
     editable = [*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)]
     parts = [
         (f"make {venv.name}, Python {version}", [python, "-m", "venv", "--clear", str(venv)], b""),
-        (
-            f"install the {pins.read_text().count('==')} packages of {pins.name}",
-            pinned,
-            pins.read_bytes(),
-        ),
+        (f"install the packages of {pins.name}", pinned, pins.read_bytes()),
         ("install indoubt, editable", editable, project),
     ]
     for number, (title, command, content) in enumerate(parts):
@@ -131,7 +127,7 @@ def checks(venv: Path) -> list[Step]:
     return [
         ("ruff check", [ruff, "check", "."]),
         ("ruff format --check", [ruff, "format", "--check", "."]),
-        ("lint-imports", [str(venv / "bin/lint-imports")]),
+        ("lint-imports", [str(venv / "bin/lint-imports"), "--no-logo"]),
         ("pyright", [python, "-m", "pyright", "--pythonpath", python]),
     ]
 
