@@ -1,0 +1,65 @@
+"""Opens a store by its URL. No store, and no package a store needs, is imported before that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..store import Store
+
+_FORMS: Final = "sqlite:///file.db (relative), sqlite:////path/file.db (absolute) or memory:"
+
+
+def open_store(url: str, **options: Any) -> Store:
+    """Open the store that a URL names; ``options`` are those of its class.
+
+    Raises:
+        ValueError: no such kind of store, or a garbled URL.
+        TypeError: an option that this kind of store does not have.
+        StoreError: it cannot be opened; see the class.
+    """
+    scheme, colon, rest = url.partition(":")
+    opener = _OPENERS.get(scheme.lower()) if colon else None
+    if opener is None:
+        # Only the scheme: what follows may hold a password.
+        raise ValueError(f"no kind of store called {scheme[:20]!r}: a store's URL is {_FORMS}")
+    return opener(rest, options)
+
+
+def _memory(rest: str, options: dict[str, Any]) -> Store:
+    from .memory import MemoryStore  # noqa: PLC0415
+
+    if rest.strip("/"):
+        raise ValueError("memory: takes no name: every memory store is a new one")
+    return MemoryStore(**options)
+
+
+def _sqlite(rest: str, options: dict[str, Any]) -> Store:
+    from .sqlite import SQLiteStore  # noqa: PLC0415
+
+    return SQLiteStore(_path(rest), **options)
+
+
+def _path(rest: str) -> str:
+    parts = urlsplit(f"sqlite:{rest}")
+    if not rest.startswith("//") or parts.netloc:
+        raise ValueError(f"a SQLite file has no host: use {_FORMS}")
+    if parts.query or parts.fragment:
+        raise ValueError("options are keyword arguments; ? and # in a name are %3F and %23")
+    path = unquote(parts.path[1:], errors="surrogateescape")
+    if not path or path.endswith("/") or "\0" in path:
+        raise ValueError(f"a SQLite URL names a file: {_FORMS}")
+    if path == ":memory:":
+        raise ValueError("use memory: instead: several connections do not share :memory:")
+    return path
+
+
+_OPENERS: Final[dict[str, Callable[[str, dict[str, Any]], Store]]] = {
+    "memory": _memory,
+    "sqlite": _sqlite,
+}
+
+__all__ = ["open_store"]

@@ -1,0 +1,179 @@
+"""Refuses, before any I/O, what some store could not hold: the same list for every store."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from ..store import KEEP, Absent, Free, In, one_root
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..store import Batch, DueQuery, Extend, Put, ScanQuery, Time
+
+INT_MAX: Final = 2**63 - 1
+"""SQL's and Redis' integers end here."""
+PAGE_MAX: Final = 1_000
+"""Records of one read, page or due query: what one answer may hold in memory."""
+
+
+def check_batches(batches: Sequence[Batch]) -> None:
+    """Refuse batches that no store may write.
+
+    Raises:
+        CrossRootBatch: a batch names more than one root.
+        ValueError: an id twice, no write id, an integer over 63 bits, a lone surrogate.
+    """
+    for batch in batches:
+        one_root(batch)
+        _check_names(batch)
+        for put in batch.puts:
+            _check_put(put)
+        for extend in batch.extends:
+            _check_extend(extend)
+        for guard in batch.guards:
+            check_text(guard.id, "id")
+            _check_int(guard.fence, "fence")
+        for delete in batch.deletes:
+            check_text(delete.id, "id")
+            _check_int(delete.version, "version")
+
+
+def _check_names(batch: Batch) -> None:
+    if not batch.write_id:
+        raise ValueError("a batch needs a write_id: its repeat is known by it")
+    check_text(batch.write_id, "write_id")
+    if len(batch.puts) + len(batch.extends) + len(batch.deletes) > 1:
+        changed = [item.id for item in (*batch.puts, *batch.extends)]
+        removed = {item.id for item in batch.deletes}
+        if len(set(changed)) < len(changed) or len(removed) < len(batch.deletes):
+            raise ValueError("a batch names a record twice")
+        if removed & {item.id for item in batch.extends}:
+            raise ValueError("a batch deletes and extends one record")
+
+
+def _check_put(put: Put) -> None:
+    check_text(put.id, "id")
+    check_text(put.root_id, "root_id")
+    check_text(put.kind, "kind")
+    check_text(put.state, "state")
+    for name in ("tenant_id", "parent_id", "owner"):
+        if (value := getattr(put, name)) is not None:
+            check_text(value, name)
+    for name in ("fence", "claims", "attempt", "store_epoch"):
+        _check_int(getattr(put, name), name)
+    for name in ("lease_until", "permit_until", "ready_at", "dispatched_at", "doubt_since"):
+        _check_time(getattr(put, name), name)
+    if isinstance(put.expected, Absent):
+        if KEEP in put:
+            raise ValueError("an insert has no time to keep")
+    else:
+        _check_int(put.expected.n, "expected.n")
+        if isinstance(put.expected, Free):
+            _check_time(put.expected.lease_until, "expected.lease_until")
+
+
+def _check_extend(extend: Extend) -> None:
+    check_text(extend.id, "id")
+    check_text(extend.owner, "owner")
+    _check_int(extend.fence, "fence")
+    for name in ("lease_until", "permit_until", "ready_at"):
+        _check_time(getattr(extend, name), name)
+
+
+def check_text(value: str, field: str) -> None:
+    """Refuse what UTF-8 cannot say; NUL and all else is kept as it is.
+
+    Raises:
+        ValueError: naming the field.
+    """
+    if value.isascii():
+        return
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{field} holds a lone surrogate") from None
+
+
+def _check_int(value: int, field: str) -> None:
+    if not -INT_MAX <= value <= INT_MAX:
+        raise ValueError(f"{field} needs more than 63 bits")
+
+
+def _check_time(value: Time, field: str) -> None:
+    if value is None or value is KEEP:
+        return
+    # Half the range for relative times, so that the store's clock plus one of them fits.
+    if not (abs(value.ms) <= INT_MAX // 2 if isinstance(value, In) else abs(value) <= INT_MAX):
+        raise ValueError(f"{field} needs more than 63 bits")
+
+
+def check_ids(ids: Sequence[str]) -> None:
+    """Refuse to read more at once than one answer may hold.
+
+    Raises:
+        ValueError: too many ids, or one that is no text.
+    """
+    _check_limit(len(ids), 0)
+    for record_id in ids:
+        check_text(record_id, "id")
+
+
+def check_due(query: DueQuery) -> None:
+    """Refuse a due query without bounds.
+
+    Raises:
+        ValueError: a kind twice, a quota or lane out of range.
+    """
+    kinds = [kind for kind, _ in query.quotas]
+    if len(set(kinds)) < len(kinds):
+        raise ValueError("quotas name a kind twice")
+    for kind, limit in query.quotas:
+        check_text(kind, "kind")
+        _check_limit(limit, 0)
+    if query.lane and not (0 <= query.lane.index < query.lane.count <= PAGE_MAX):
+        raise ValueError(f"a lane's index is below its count, which is at most {PAGE_MAX}")
+
+
+def check_scan(query: ScanQuery) -> None:
+    """Refuse a listing without bounds, or with a filter that is no text.
+
+    Raises:
+        ValueError: naming the field.
+    """
+    _check_limit(query.limit, 1)
+    for name, values in (("kinds", query.kinds), ("states", query.states)):
+        for value in values:
+            check_text(value, name)
+    for name, value in (("tenant_id", query.tenant_id), ("parent_id", query.parent_id)):
+        if isinstance(value, str):
+            check_text(value, name)
+
+
+def check_journal(record_id: str, after: int, limit: int) -> None:
+    """Refuse a journal page without bounds.
+
+    Raises:
+        ValueError: naming the field.
+    """
+    check_text(record_id, "id")
+    _check_int(after, "after")
+    _check_limit(limit, 1)
+
+
+def _check_limit(limit: int, least: int) -> None:
+    if not least <= limit <= PAGE_MAX:
+        raise ValueError(f"between {least} and {PAGE_MAX} records at once, not {limit}")
+
+
+def lane_hash(record_id: str) -> int:
+    """What lanes share records out by: stable for ever, and the same in every store."""
+    return zlib.crc32(record_id.encode())
+
+
+def stamp(when: Time, now_ms: int, kept: int | None = None) -> int | None:
+    """The time that is stored for ``when``, given what is stored."""
+    if when is KEEP:
+        return kept
+    return now_ms + when.ms if isinstance(when, In) else when

@@ -1,0 +1,180 @@
+"""One queue and one lead: whoever has the lead commits all that waits, in one commit.
+
+A blocking caller that finds the lead free takes it on its own thread: no hop. For callers on event
+loops one writer thread leads. A caller that goes away leaves its batches in the queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from ..errors import StoreError
+    from ..store import Batch, Conflict, Written
+
+    Answer = Written | Conflict | StoreError
+    Resolved = tuple[asyncio.Future[list[Answer]], list[Answer]]
+
+GROUP_MAX: Final = 512
+"""Calls in one commit: bounds how long the first of them waits."""
+
+
+class _Call:
+    """One caller's batches; it waits on a future, or on a lock, or not any more."""
+
+    __slots__ = ("answers", "batches", "future", "leads", "wake")
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        self.batches = batches
+        self.answers: list[Answer] = []
+        self.future: asyncio.Future[list[Answer]] | None = None
+        self.wake: threading.Lock | None = None
+        self.leads = False
+
+
+class GroupCommit:
+    """``commit`` answers each batch and raises nothing but what ends its thread.
+
+    ``lost`` makes the answer of a batch whose commit was cut short by such an end.
+    """
+
+    def __init__(
+        self,
+        commit: Callable[[Sequence[Batch]], list[Answer]],
+        lost: Callable[[BaseException], Answer],
+    ) -> None:
+        self._commit = commit
+        self._lost = lost
+        self._mutex = threading.Lock()
+        self._idle = threading.Condition(self._mutex)
+        self._waiting: deque[_Call] = deque()
+        self._led = False
+        self._closed = False
+        self._writer: threading.Thread | None = None
+        self._signal = threading.Semaphore(0)
+
+    def write(self, batches: Sequence[Batch]) -> list[Answer] | None:
+        """Commit on the calling thread, or wait for whoever does; None once closed."""
+        call = _Call(batches)
+        with self._mutex:
+            if self._closed:
+                return None
+            if leads := not self._led:
+                self._led = True
+            else:
+                call.wake = threading.Lock()
+                call.wake.acquire()
+                self._waiting.append(call)
+        if leads or self._awaited(call):
+            self._lead([call])
+        return call.answers
+
+    def submit(self, batches: Sequence[Batch]) -> asyncio.Future[list[Answer]] | None:
+        """Have the writer thread commit; None once closed."""
+        call = _Call(batches)
+        call.future = asyncio.get_running_loop().create_future()
+        with self._mutex:
+            if self._closed:
+                return None
+            self._waiting.append(call)
+            if not self._led:
+                self._led = True
+                self._wake_writer()
+        return call.future
+
+    def close(self) -> None:
+        """Refuse new calls, wait until all waiting ones are answered, and end the thread."""
+        with self._idle:
+            self._closed = True
+            self._idle.wait_for(lambda: not self._led)
+            writer, self._writer = self._writer, None
+        if writer is not None:
+            self._signal.release()
+            writer.join()
+
+    def _awaited(self, call: _Call) -> bool:
+        """Wait for the answer, or for the lead: then True."""
+        try:
+            if call.wake is not None:
+                call.wake.acquire()
+        except BaseException:  # Ctrl-C: nobody may wait for this thread to lead
+            with self._mutex:
+                call.wake = None
+                if call.leads:
+                    self._waiting.appendleft(call)
+                    self._pass_lead()
+            raise
+        return call.leads
+
+    def _lead(self, group: list[_Call]) -> None:
+        """Commit for the group and for all who wait; then pass the lead on, then answer."""
+        try:
+            self._answer(group)
+        finally:
+            with self._mutex:
+                self._pass_lead()
+            _deliver(group)
+
+    def _answer(self, group: list[_Call]) -> None:
+        with self._mutex:
+            while self._waiting and len(group) < GROUP_MAX:
+                group.append(self._waiting.popleft())
+        try:
+            answers = iter(self._commit([batch for call in group for batch in call.batches]))
+        except BaseException as error:
+            for call in group:
+                call.answers = [self._lost(error) for _ in call.batches]
+            raise
+        for call in group:
+            call.answers = [next(answers) for _ in call.batches]
+
+    def _pass_lead(self) -> None:
+        """To the one who waits longest; asynchronous callers are led by the writer thread."""
+        if not self._waiting:
+            self._led = False
+            self._idle.notify_all()
+        elif wake := self._waiting[0].wake:
+            self._waiting.popleft().leads = True
+            wake.release()
+        else:
+            self._wake_writer()
+
+    def _wake_writer(self) -> None:
+        if self._writer is None:
+            self._writer = threading.Thread(target=self._run, name="indoubt-writer", daemon=True)
+            self._writer.start()
+        self._signal.release()
+
+    def _run(self) -> None:
+        while True:
+            self._signal.acquire()
+            with self._mutex:
+                if not self._led:
+                    return
+            self._lead([])
+
+
+def _deliver(group: Iterable[_Call]) -> None:
+    """Wake the callers: threads one by one, each event loop once."""
+    loops: dict[asyncio.AbstractEventLoop, list[Resolved]] = {}
+    for call in group:
+        if call.future is not None:
+            loops.setdefault(call.future.get_loop(), []).append((call.future, call.answers))
+        elif call.wake is not None and not call.leads:
+            call.wake.release()
+    for loop, resolved in loops.items():
+        try:
+            loop.call_soon_threadsafe(_resolve, resolved)
+        except RuntimeError:  # the loop was closed: nobody waits there any more
+            continue
+
+
+def _resolve(resolved: Iterable[Resolved]) -> None:
+    for future, answers in resolved:
+        if not future.done():  # cancelled: the write stands all the same
+            future.set_result(answers)

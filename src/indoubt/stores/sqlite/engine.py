@@ -1,0 +1,110 @@
+"""The write connection: any number of batches, one COMMIT, and a true answer for each of them.
+
+Before COMMIT every failure is certain: nothing was written. A failure of COMMIT itself is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..clock import Moment, StoreTime
+from ..sql import statements
+from .apply import Applier
+from .faults import answer_lost, concerns_one_batch, trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ...store import Batch
+    from ..group_commit import Answer
+    from .connection import Connection, Place
+
+_SQL: Final = statements()
+_CLOCK: Final = _SQL["clock"].text
+_TICK: Final = _SQL["tick"].text
+
+
+class Engine:
+    """Not thread-safe: whoever calls it holds the lead of the queue before it."""
+
+    def __init__(self, place: Place, time: StoreTime) -> None:
+        self._place = place
+        self._time = time
+        self._db: Connection | None = None
+        self._wary = False
+        self.commits = 0
+
+    def commit(self, group: Sequence[Batch]) -> list[Answer]:
+        """Apply every batch by itself; all that can be applied share one COMMIT."""
+        try:
+            db = self._begin()
+            answers, dirty = self._apply(db, group)
+        except Exception as error:  # noqa: BLE001 - every failure is an answer
+            return self._failed(group, error)
+        except BaseException:
+            self.close()
+            raise
+        if not dirty:  # conflicts only: nothing to keep, so no wait for the disk
+            self._undo()
+            return answers
+        return self._commit(db, answers)
+
+    def _begin(self) -> Connection:
+        if self._db is None:
+            self._db = self._place.connect()
+        # At once the write lock: a transaction that read first could not get it any more once
+        # another process has written, however long it waited.
+        self._db.execute("BEGIN IMMEDIATE").fetchall()
+        return self._db
+
+    def _apply(self, db: Connection, group: Sequence[Batch]) -> tuple[list[Answer], bool]:
+        moment, epoch = clock(db, self._time)
+        applier = Applier(db, moment.now_ms, epoch)
+        answers: list[Answer] = [applier.apply(batch) for batch in group]
+        if applier.dirty:
+            db.execute(_TICK, moment).fetchall()
+            if self._wary:
+                # Writes all but the commit itself, so that a disk that is still full is found
+                # full before COMMIT: certain, not in doubt.
+                db.cache_flush()
+        return answers, applier.dirty
+
+    def _commit(self, db: Connection, answers: list[Answer]) -> list[Answer]:
+        try:
+            db.execute("COMMIT").fetchall()
+        except Exception as error:  # noqa: BLE001
+            self._wary = True
+            self.close()
+            return [answer_lost(error, self._place.path) for _ in answers]
+        except BaseException:
+            self.close()
+            raise
+        self._wary = False
+        self.commits += 1
+        return answers
+
+    def _failed(self, group: Sequence[Batch], error: Exception) -> list[Answer]:
+        self._undo()
+        if len(group) > 1 and concerns_one_batch(error):
+            return [answer for batch in group for answer in self.commit([batch])]
+        return [trouble(error, self._place.path) for _ in group]
+
+    def _undo(self) -> None:
+        """End the transaction if SQLite did not; a connection that cannot is thrown away."""
+        try:
+            if self._db is not None and self._db.in_transaction:
+                self._db.execute("ROLLBACK").fetchall()
+        except Exception:  # noqa: BLE001
+            self.close()
+
+    def close(self) -> None:
+        """The next commit opens a new connection."""
+        db, self._db = self._db, None
+        if db is not None:
+            db.close(force=True)
+
+
+def clock(db: Connection, time: StoreTime) -> tuple[Moment, int]:
+    """The store's time now, and its epoch, as this transaction sees them."""
+    now_ms, boot_ms, boot, epoch = db.execute(_CLOCK).fetchall()[0]
+    return time.now(Moment(now_ms, boot_ms, boot)), epoch
