@@ -39,7 +39,7 @@ python3 dev.py COMMAND [arguments]
   test-all [args]  lint and types, then pytest on every Python found (3.11 to 3.13)
   lint             ruff check, ruff format --check, lint-imports
   types            pyright, strict
-  bench [args]     the benchmarks
+  bench [name]     every benchmark, or bench/NAME.py with the arguments that follow
   clean            remove the environments, caches and build products
 
 --keep-going       do the remaining steps too when one has failed"""
@@ -146,12 +146,14 @@ def steps_of(command: str, args: Sequence[str]) -> list[Step]:
             venv = ensure(f".venv-{minor}", "requirements-dev.txt", path, version)
             steps += pytest(venv, args, f"pytest on Python {version}")
         return steps
+    python = str(here / "bin/python")
+    names = args[:1] or sorted(path.stem for path in ROOT.glob("bench/[a-z]*.py"))
     return {
         "test": [*checks(here), *pytest(here, args)],
         "pytest": pytest(here, args),
         "lint": checks(here)[:-1],
         "types": checks(here)[-1:],
-        "bench": [("bench", [str(here / "bin/python"), "-m", "bench", *args])],
+        "bench": [(name, [python, f"bench/{name}.py", *args[1:]]) for name in names],
     }[command]
 
 
@@ -160,7 +162,6 @@ def clean() -> None:
     names = ".venv* build dist .hypothesis .import_linter_cache .pytest_cache .ruff_cache"
     names += " src/**/__pycache__ tests/**/__pycache__ bench/**/__pycache__"
     for path in [path for name in names.split() for path in ROOT.glob(name)]:
-        say(f"remove {path.relative_to(ROOT)}")
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
@@ -173,8 +174,7 @@ def run(steps: Sequence[Step], *, keep_going: bool) -> None:
         failed += [f"{title} (exit code {code})"] if code else []
         if failed and not keep_going:
             break
-    if failed:
-        sys.exit("dev.py: failed: " + ", ".join(failed))
+    sys.exit("dev.py: failed: " + ", ".join(failed) if failed else 0)
 
 
 def main(command: str = "help", *rest: str) -> None:
