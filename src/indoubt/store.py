@@ -26,8 +26,17 @@ class In(NamedTuple):
     ms: int
 
 
-Time = In | int | None
-"""``In(ms)``: stamped at the write; ``int``: absolute; None: no such time."""
+class Keep(Enum):
+    """Type of ``KEEP``."""
+
+    KEEP = "keep"
+
+
+KEEP: Final = Keep.KEEP
+"""Leave the stored time as it is: a renewal may have moved it since this writer read it."""
+
+Time = In | int | Keep | None
+"""``In(ms)``: stamped at the write; ``int``: absolute; KEEP: unchanged (never in an insert)."""
 
 
 class AnyTenant(Enum):

@@ -1,0 +1,234 @@
+"""Record to stored bytes and back.
+
+``fixed`` is written once, ``body`` with each change. What the store stamps by itself (leases,
+permits, dispatch times) lives in columns of its own and is merged in when a record is read: kept
+in the body as well, the two would come to differ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from .record import (
+    NO_RAW,
+    Attempt,
+    Decided,
+    Effect,
+    Evidence,
+    Millis,
+    Permission,
+    Policy,
+    Record,
+    State,
+    Struct,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .commands import Command
+
+
+class Row(Protocol):
+    """The columns of a stored record, as any store answers them."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def root_id(self) -> str: ...
+    @property
+    def tenant_id(self) -> str | None: ...
+    @property
+    def parent_id(self) -> str | None: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def owner(self) -> str | None: ...
+    @property
+    def fence(self) -> int: ...
+    @property
+    def claims(self) -> int: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def cancel_requested(self) -> bool: ...
+    @property
+    def store_epoch(self) -> int: ...
+    @property
+    def lease_until(self) -> int | None: ...
+    @property
+    def permit_until(self) -> int | None: ...
+    @property
+    def ready_at(self) -> int | None: ...
+    @property
+    def dispatched_at(self) -> int | None: ...
+    @property
+    def doubt_since(self) -> int | None: ...
+    @property
+    def created_at(self) -> int: ...
+    @property
+    def updated_at(self) -> int: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def fixed(self) -> bytes: ...
+
+
+class Fixed(Struct):
+    """What never changes."""
+
+    name: str
+    fingerprint: str
+    scope: str | None = None
+    key: str | None = None
+    payload: Raw = NO_RAW
+    redacted: bool = False
+
+
+class Body(Struct):
+    """What changes with the state."""
+
+    policy: Policy = Policy()
+    series: int = 1
+    attempts: tuple[Attempt, ...] = ()
+    folded_until_ms: Millis | None = None
+    first_dispatched_at_ms: Millis | None = None
+    permission: Permission | None = None
+    effect: Effect | None = None
+    receipt: Raw = NO_RAW
+    receipt_lost: bool = False
+    error: Raw = NO_RAW
+    asked: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+    decisions: tuple[Decided, ...] = ()
+    contradicted: str | None = None
+    probes: int = 0
+    probing_since_ms: Millis | None = None
+    pruned: bool = False
+
+
+class Event(Struct):
+    """One journal entry: the commands of one write, in order, and what they led to."""
+
+    did: tuple[str, ...]
+    state: str
+    fence: int
+    attempt: int
+    owner: str | None = None
+    actor: str | None = None
+    reason: str | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+
+_encode = msgspec.json.Encoder().encode
+_fixed = msgspec.json.Decoder(Fixed).decode
+_body = msgspec.json.Decoder(Body).decode
+_event = msgspec.json.Decoder(Event).decode
+_BODY_FIELDS = Body.__struct_fields__
+
+
+def fixed_of(record: Record) -> bytes:
+    """Encode what never changes."""
+    return _encode(
+        Fixed(
+            name=record.name,
+            fingerprint=record.fingerprint,
+            scope=record.scope,
+            key=record.key,
+            payload=record.payload,
+            redacted=record.redacted,
+        )
+    )
+
+
+def body_of(record: Record) -> bytes:
+    """Encode what changes, without the times that the store stamps into its columns."""
+    body = Body(**{name: getattr(record, name) for name in _BODY_FIELDS})
+    if not record.attempts:
+        return _encode(body)
+    last = record.attempts[-1]
+    first = record.first_dispatched_at_ms
+    body = replace(
+        body,
+        attempts=(*record.attempts[:-1], replace(last, dispatched_at_ms=0, permit_until_ms=0)),
+        first_dispatched_at_ms=None if first == last.dispatched_at_ms else first,
+    )
+    return _encode(body)
+
+
+def record_of(row: Row) -> Record:
+    """Decode a stored record, merging the stamped columns into it."""
+    fixed, body = _fixed(row.fixed), _body(row.body)
+    fields = {name: getattr(body, name) for name in _BODY_FIELDS}
+    if body.attempts:
+        dispatched = row.dispatched_at or 0
+        last = replace(
+            body.attempts[-1], dispatched_at_ms=dispatched, permit_until_ms=row.permit_until or 0
+        )
+        fields["attempts"] = (*body.attempts[:-1], last)
+        if body.first_dispatched_at_ms is None:
+            fields["first_dispatched_at_ms"] = dispatched
+    return Record(
+        id=row.id,
+        root_id=row.root_id,
+        kind=row.kind,
+        name=fixed.name,
+        fingerprint=fixed.fingerprint,
+        parent_id=row.parent_id,
+        tenant_id=row.tenant_id,
+        scope=fixed.scope,
+        key=fixed.key,
+        payload=fixed.payload,
+        redacted=fixed.redacted,
+        version=row.version,
+        state=State(row.state),
+        fence=row.fence,
+        owner=row.owner,
+        lease_until_ms=row.lease_until,
+        ready_at_ms=row.ready_at,
+        doubt_since_ms=row.doubt_since,
+        claims=row.claims,
+        attempt=row.attempt,
+        cancel_requested=row.cancel_requested,
+        store_epoch=row.store_epoch,
+        created_at_ms=row.created_at,
+        updated_at_ms=row.updated_at,
+        **fields,
+    )
+
+
+def event_of(commands: Sequence[Command], after: Record) -> bytes:
+    """Encode the journal entry of one write."""
+    reasons = [getattr(command, "reason", None) for command in commands]
+    actors = [getattr(command, "actor", None) for command in commands]
+    return _encode(
+        Event(
+            did=tuple([name_of(command) for command in commands]),
+            state=after.state,
+            fence=after.fence,
+            attempt=after.attempt,
+            owner=after.owner,
+            actor=next((actor for actor in actors if actor), None),
+            reason=next((reason for reason in reasons if reason), None),
+            evidence=tuple([e for c in commands if (e := getattr(c, "evidence", None))]),
+        )
+    )
+
+
+def event(raw: bytes) -> Event:
+    """Decode a journal entry."""
+    return _event(raw)
+
+
+def name_of(command: Command) -> str:
+    """A command's word in the journal; a decision is named by its kind."""
+    kind = getattr(command, "kind", None)
+    return str(kind) if kind is not None else type(command).__name__.lower()

@@ -1,0 +1,172 @@
+"""Commands: what may be asked of a record. Several may be applied in one write, in order.
+
+Commands that carry a ``fence`` are the holder's; the others are anybody's.
+"""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from .record import (
+    NO_RAW,
+    Closed,
+    DecisionKind,
+    Effect,
+    Evidence,
+    Millis,
+    Policy,
+    Record,
+    State,
+    Struct,
+)
+
+
+class Prepare(Struct):
+    """Record the intent; the record must not exist."""
+
+    record: Record
+
+
+class Claim(Struct):
+    """Become the holder: where nobody is, or where the lease is over or the owner proven dead.
+
+    ``dead_owners`` were proven dead before the record was read; their attempts fall silent.
+    """
+
+    owner: str
+    lease_ms: Millis
+    dead_owners: tuple[str, ...] = ()
+    store_epoch: int = 1
+
+
+class Dispatch(Struct):
+    """From now on it may have happened. At most one in a write."""
+
+    fence: int
+    permit_ms: Millis
+    policy: Policy | None = None
+
+
+class Acknowledge(Struct):
+    """The provider has confirmed that it knows this attempt."""
+
+    fence: int
+    token: Raw = NO_RAW
+    external_ref: str | None = None
+
+
+class Checkpoint(Struct):
+    """Keep a note about the attempt under way; says nothing about how far it came."""
+
+    fence: int
+    token: Raw
+
+
+class Renew(Struct):
+    """Hold on; ``permit_ms`` None leaves a fixed permit where it is."""
+
+    fence: int
+    lease_ms: Millis
+    permit_ms: Millis | None = None
+
+
+class Settle(Struct):
+    """Record an outcome. ``attempt`` is the one it speaks about; None: about all of them."""
+
+    fence: int
+    outcome: State
+    attempt: int | None = None
+    effect: Effect | None = None
+    closes: Closed = Closed.FAILED
+    receipt: Raw = NO_RAW
+    receipt_lost: bool = False
+    error: Raw = NO_RAW
+
+
+class Doubt(Struct):
+    """The live holder cannot tell. ``returned``: its function has ended, nothing more is sent."""
+
+    fence: int
+    returned: bool
+    keep: bool = False
+    evidence: Evidence | None = None
+
+
+class Release(Struct):
+    """Let go. ``never_sent``: the holder certifies that its dispatch never left this process."""
+
+    fence: int
+    never_sent: bool = False
+    after_ms: Millis | None = None
+
+
+class Clear(Struct):
+    """Proven absence: every open attempt is closed without effect."""
+
+    fence: int
+
+
+class Ask(Struct):
+    """It is a person's turn."""
+
+    fence: int
+    reason: str
+
+
+class Note(Struct):
+    """Evidence. ``counts`` against the probe budget; the rest is about attempt ``about``."""
+
+    evidence: Evidence
+    counts: bool = False
+    about: int | None = None
+    active: bool = False
+    late: Raw = NO_RAW
+    closes: Closed | None = None
+
+
+class Decide(Struct):
+    """A person's answer to the question about attempt number ``attempt``."""
+
+    kind: DecisionKind
+    attempt: int
+    decision_id: str
+    actor: str
+    reason: str
+    receipt: Raw = NO_RAW
+
+
+class Cancel(Struct):
+    """Ask that no further attempt is sent. It cannot make the past certain."""
+
+    actor: str
+    reason: str
+
+
+class Reopen(Struct):
+    """A repeat of the call after a certain "no effect" starts anew."""
+
+
+class Abandon(Struct):
+    """Close what nobody will send: past ``no_use_after``, or repeated by nobody for too long."""
+
+    reason: str
+
+
+Command = (
+    Prepare
+    | Claim
+    | Dispatch
+    | Acknowledge
+    | Checkpoint
+    | Renew
+    | Settle
+    | Doubt
+    | Release
+    | Clear
+    | Ask
+    | Note
+    | Decide
+    | Cancel
+    | Reopen
+    | Abandon
+)

@@ -1,0 +1,155 @@
+"""What a person may decide, when, and what it does (protocol P9, head line 1; part of the machine).
+
+A decision answers one question: the record and the number of its newest attempt. A repeat with
+the same decision id gets the first answer. Deciding raises the fence, so that whoever was probing
+meanwhile loses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from .absence import quiet_at
+from .attempts import close_open
+from .bounds import DECISIONS_KEPT
+from .record import (
+    NO_RAW,
+    Closed,
+    Decided,
+    DecisionKind,
+    Effect,
+    Millis,
+    Permission,
+    Record,
+    Stage,
+    State,
+)
+from .refusals import Refused
+
+if TYPE_CHECKING:
+    from .commands import Decide
+
+K = DecisionKind
+ALL_KINDS = frozenset(DecisionKind)
+CORRECTIONS = frozenset({K.HAPPENED, K.DID_NOT_HAPPEN})
+ALLOW = frozenset({K.ALLOW_ONE_ATTEMPT})
+
+
+def choices(record: Record) -> frozenset[DecisionKind]:
+    """The decisions that the record's state admits (not yet whether it is too early for them)."""
+    if record.state in {State.AWAITING_DECISION, State.IN_DOUBT}:
+        kinds = ALL_KINDS
+    elif record.state is State.UNKNOWN:
+        kinds = CORRECTIONS | ALLOW
+    elif record.closed and record.contradicted:
+        kinds = CORRECTIONS
+    elif record.closed and record.effect in {Effect.POSSIBLE, Effect.PARTIAL}:
+        kinds = ALLOW
+    else:
+        kinds = frozenset[DecisionKind]()
+    return kinds - ALLOW if record.cancel_requested else kinds
+
+
+def decide_person(record: Record, command: Decide, now_ms: Millis) -> Record | Refused:
+    """Apply a decision, or say why not."""
+    known = [d for d in record.decisions if d.decision_id == command.decision_id]
+    if known:
+        return Refused("repeated", decided=known[0], again=True)
+    if command.attempt != record.attempt:
+        return Refused("stale_question")
+    if command.kind not in choices(record):
+        return _why_not(record)
+    early = _too_early(record, command.kind, now_ms)
+    if early is not None:
+        return early
+    decided = Decided(
+        decision_id=command.decision_id,
+        kind=command.kind,
+        attempt=command.attempt,
+        actor=command.actor,
+        reason=command.reason,
+        at_ms=now_ms,
+    )
+    record = replace(
+        record,
+        fence=record.fence + 1,
+        owner=None,
+        lease_until_ms=None,
+        ready_at_ms=None,
+        contradicted=None,
+        asked=None,
+        decisions=(*record.decisions, decided)[-DECISIONS_KEPT:],
+    )
+    return _EFFECTS[command.kind](record, command, now_ms)
+
+
+def _why_not(record: Record) -> Refused:
+    if record.cancel_requested and not record.closed:
+        return Refused("cancel_requested")
+    asked = [d for d in record.decisions if d.attempt == record.attempt]
+    if asked:
+        return Refused("already_decided", decided=asked[-1])
+    return Refused("nothing_to_decide")
+
+
+def _too_early(record: Record, kind: DecisionKind, now_ms: Millis) -> Refused | None:
+    """A request under way may still land: "no" and "again" wait for it (P9)."""
+    if kind not in {K.DID_NOT_HAPPEN, K.ALLOW_ONE_ATTEMPT}:
+        return None
+    if now_ms < quiet_at(record):
+        return Refused("too_early", until_ms=quiet_at(record))
+    if kind is K.ALLOW_ONE_ATTEMPT:
+        for attempt in record.open_attempts:
+            if attempt.stage is Stage.ACKNOWLEDGED or attempt.active:
+                return Refused("too_early")
+    return None
+
+
+def _happened(record: Record, command: Decide, _now_ms: Millis) -> Record:
+    return replace(
+        record,
+        state=State.SUCCEEDED,
+        effect=None,
+        error=NO_RAW,
+        receipt=command.receipt,
+        receipt_lost=command.receipt == NO_RAW,
+        doubt_since_ms=None,
+    )
+
+
+def _did_not_happen(record: Record, _command: Decide, _now_ms: Millis) -> Record:
+    attempts = close_open(record.attempts, Closed.DECIDED)
+    return replace(
+        record, state=State.FAILED, effect=Effect.NONE, attempts=attempts, doubt_since_ms=None
+    )
+
+
+def _allow(record: Record, command: Decide, now_ms: Millis) -> Record:
+    permission = Permission(
+        attempt=record.attempt + 1,
+        decision_id=command.decision_id,
+        actor=command.actor,
+        at_ms=now_ms,
+    )
+    return replace(
+        record,
+        state=State.PERMITTED,
+        effect=None,
+        permission=permission,
+        ready_at_ms=now_ms,
+        doubt_since_ms=record.doubt_since_ms or now_ms,
+    )
+
+
+def _give_up(record: Record, _command: Decide, _now_ms: Millis) -> Record:
+    return replace(record, state=State.UNKNOWN, effect=Effect.POSSIBLE, doubt_since_ms=None)
+
+
+_EFFECTS = {
+    K.HAPPENED: _happened,
+    K.DID_NOT_HAPPEN: _did_not_happen,
+    K.ALLOW_ONE_ATTEMPT: _allow,
+    K.GIVE_UP: _give_up,
+}

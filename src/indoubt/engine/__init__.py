@@ -1,0 +1,1 @@
+"""Read, decide, write; hold and renew; drive flows. The only caller of ``Store.write``."""

@@ -1,0 +1,150 @@
+"""The two drivers of a flow: one on the caller's thread, one on the caller's event loop.
+
+A caller that is cancelled is never delayed: what remains of its flow (a release, a note that the
+outcome is in doubt) is written by a task of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from indoubt.errors import StoreError
+from indoubt.store import BlockingStore
+
+from .background import run_in_background
+from .invoke import invoke, invoke_blocking
+from .requests import CallerGone, Invoke, Read, Request, Write
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from indoubt.store import Batch, Snapshot, Store
+
+    from .clock import LocalClock
+
+T = TypeVar("T")
+log = logging.getLogger("indoubt.drivers")
+# What ends a caller but not its process. Any other BaseException ends the flow as a crash would:
+# nothing more is written, and nothing is claimed.
+GONE = (asyncio.CancelledError, KeyboardInterrupt, SystemExit)
+
+
+class AsyncDriver:
+    """Runs flows on the caller's event loop."""
+
+    def __init__(self, store: Store, clock: LocalClock) -> None:
+        self._store = store
+        self._clock = clock
+        self._aftermath: set[asyncio.Task[None]] = set()
+
+    async def drive(self, flow: Generator[Request, Any, T]) -> T:
+        """Run a flow to its end."""
+        step: Callable[[Any], Request] = flow.send
+        given: Any = None
+        try:
+            while True:
+                request = step(given)
+                try:
+                    given = await self._answer(request)
+                    step = flow.send
+                except StoreError as error:
+                    step, given = flow.throw, error
+        except StopIteration as stop:
+            return stop.value
+        except GONE:
+            self._leave(flow)
+            raise
+        except BaseException:
+            flow.close()
+            raise
+
+    async def _answer(self, request: Request) -> Any:
+        if isinstance(request, Write):
+            return (await self._store.write((request.batch,)))[0]
+        if isinstance(request, Invoke):
+            return await invoke(request)
+        if isinstance(request, Read):
+            return await self._store.read(request.ids)
+        return await self._clock.sleep_async(request.seconds)
+
+    def _leave(self, flow: Generator[Request, Any, Any]) -> None:
+        task = asyncio.get_running_loop().create_task(self._finish(flow))
+        self._aftermath.add(task)
+        task.add_done_callback(self._aftermath.discard)
+
+    async def _finish(self, flow: Generator[Request, Any, Any]) -> None:
+        try:
+            request = flow.throw(CallerGone())
+            while True:
+                request = flow.send(await self._answer(request))
+        except (StopIteration, CallerGone):
+            return
+        except Exception:
+            log.exception("what a cancelled call left behind could not be recorded")
+
+    async def settle_aftermath(self) -> None:
+        """Wait for what cancelled callers on this loop left behind."""
+        here = asyncio.get_running_loop()
+        tasks = [task for task in self._aftermath if task.get_loop() is here]
+        if tasks:
+            await asyncio.wait(tasks)
+
+
+class BlockingDriver:
+    """Runs flows on the caller's thread."""
+
+    def __init__(self, store: Store, clock: LocalClock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def drive(self, flow: Generator[Request, Any, T]) -> T:
+        """Run a flow to its end."""
+        step: Callable[[Any], Request] = flow.send
+        given: Any = None
+        try:
+            while True:
+                request = step(given)
+                try:
+                    given = self._answer(request)
+                    step = flow.send
+                except StoreError as error:
+                    step, given = flow.throw, error
+        except StopIteration as stop:
+            return stop.value
+        except GONE:
+            self._finish(flow)
+            raise
+        except BaseException:
+            flow.close()
+            raise
+
+    def _answer(self, request: Request) -> Any:
+        if isinstance(request, Write):
+            return self._write((request.batch,))[0]
+        if isinstance(request, Invoke):
+            return invoke_blocking(request)
+        if isinstance(request, Read):
+            return self._read(request.ids)
+        return self._clock.sleep(request.seconds)
+
+    def _write(self, batches: Sequence[Batch]) -> Sequence[Any]:
+        if isinstance(self._store, BlockingStore):
+            return self._store.write_blocking(batches)
+        return run_in_background(self._store.write(batches))
+
+    def _read(self, ids: Sequence[str]) -> Snapshot:
+        if isinstance(self._store, BlockingStore):
+            return self._store.read_blocking(ids)
+        return run_in_background(self._store.read(ids))
+
+    def _finish(self, flow: Generator[Request, Any, Any]) -> None:
+        try:
+            request = flow.throw(CallerGone())
+            while True:
+                request = flow.send(self._answer(request))
+        except (StopIteration, CallerGone):
+            return
+        except Exception:
+            log.exception("what an interrupted call left behind could not be recorded")

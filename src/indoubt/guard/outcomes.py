@@ -1,0 +1,60 @@
+"""From a record to the exception that tells its caller what is known and what to do now."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from indoubt.core.decisions import choices
+from indoubt.errors import EffectBusy, EffectFailed, OutcomeUnknown
+from indoubt.recovery.items import plain, shown
+
+if TYPE_CHECKING:
+    from indoubt.core.record import Record
+
+WHAT_NOW = {
+    "probe_again": "call again after retry_after; nothing is sent before it is safe",
+    "call_again": "a repeat of the call may send again, because this effect may be repeated",
+    "ask_person": "a person must decide: see `indoubt inbox`; do not repeat it by hand",
+    "closed": "a person closed it as unknown; only a person can allow another attempt",
+}
+
+
+def outcome_unknown(
+    record: Record, *, next_step: str, retry_after_ms: int | None = None
+) -> OutcomeUnknown:
+    """It may have happened: what is known, and what the caller may do now."""
+    return OutcomeUnknown(
+        f"{record.name} ({record.ref}) may have happened; {WHAT_NOW[next_step]}",
+        ref=record.ref,
+        record_id=record.id,
+        evidence=[shown(one) for one in record.evidence],
+        next=next_step,
+        retry_after=None if retry_after_ms is None else timedelta(milliseconds=retry_after_ms),
+        choices=sorted(choices(record)),
+    )
+
+
+def effect_failed(record: Record) -> EffectFailed:
+    """The recorded outcome, raised again."""
+    effect = record.effect.value if record.effect else "none"
+    error = plain(record.error)
+    code = error.get("code") if isinstance(error, dict) else None
+    why = "cancel was asked" if record.cancel_requested else f"recorded as {record.state}"
+    again = "" if effect == "none" else "; only decide(ref, AllowOneAttempt(), ...) sends it again"
+    return EffectFailed(
+        f"{record.name} ({record.ref}): {why}, effect {effect}{again}",
+        record_id=record.id,
+        code=str(code or record.state.value),
+        effect=effect,
+        error=error,
+    )
+
+
+def busy(record: Record) -> EffectBusy:
+    """Another holder is at it."""
+    return EffectBusy(
+        f"{record.name} ({record.id}) is being performed by another holder; call again later",
+        record_id=record.id,
+        retry_after=timedelta(seconds=1),
+    )

@@ -1,0 +1,369 @@
+"""The public class: opens a store when it is first used, and composes what the layers below do.
+
+It has no rules. A ``Ledger`` is cheap, may be a module global, opens lazily, and is opened anew in
+a forked child.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self
+
+from indoubt.core.bounds import PAGE_MAX
+from indoubt.core.codec import event as decode_event
+from indoubt.errors import ForkedHandle, RecordNotFound, StoreNotDurable
+from indoubt.guard.context import Scope
+from indoubt.guard.definition import Definition, EffectPolicy, milliseconds
+from indoubt.guard.effect import Effect, guarded
+from indoubt.guard.identity import check_key, check_name, check_tenant, record_id
+from indoubt.guard.runtime import Runtime
+from indoubt.recovery.decisions import Decision, command_of, decide_flow, question
+from indoubt.recovery.inbox import Inbox, read_inbox
+from indoubt.recovery.items import JournalEntry, View, entry, view
+from indoubt.recovery.known import Registry
+from indoubt.recovery.on_request import cancel_flow, probe_flow
+from indoubt.recovery.recover import Pass, Recovery
+from indoubt.store import ANY_TENANT, Store, Tenant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Sequence
+
+    from indoubt.engine.clock import LocalClock
+    from indoubt.engine.engine import Seen
+    from indoubt.engine.requests import Request
+    from indoubt.errors import OutcomeUnknown
+
+LEASE = timedelta(seconds=30)
+WAIT = timedelta(seconds=30)
+
+
+class Ledger:
+    """A durable record of what was intended, sent and settled; see ``effect`` and ``recover``.
+
+    Args:
+        store: a URL (``sqlite:///path``, ``memory:``), an open store, or None for the URL in
+            ``INDOUBT_URL``.
+        lease: how long a holder that does not renew keeps its records.
+        allow_ledger_loss: accept a store that may forget (only then is a ``memory:`` ledger good
+            for effects that are not safe to repeat).
+        abandon_after: ``recover`` closes what was never sent and nobody repeated for so long.
+    """
+
+    def __init__(  # noqa: D107
+        self,
+        store: str | Store | None = None,
+        *,
+        lease: timedelta = LEASE,
+        allow_ledger_loss: bool = False,
+        abandon_after: timedelta | None = None,
+        clock: LocalClock | None = None,
+    ) -> None:
+        if type(allow_ledger_loss) is not bool:
+            raise TypeError("allow_ledger_loss: exactly True or False")
+        self._given = store
+        self._lease_ms = milliseconds(lease, "lease")
+        self._abandon_ms = (
+            None if abandon_after is None else milliseconds(abandon_after, "abandon_after")
+        )
+        self._allow_loss = allow_ledger_loss
+        self._clock = clock
+        self._registry = Registry()
+        self._opening = threading.Lock()
+        self._runtime: Runtime | None = None
+        self._pid = 0
+
+    # -- the first five things a user needs ----------------------------------------------------
+
+    def effect(self, fn: Callable[..., Any] | None = None, **declared: Any) -> Any:
+        """Guard a function: its intent is recorded before it is called, its outcome after.
+
+        ``@ledger.effect(safety=..., key=..., probe=...)``; the keywords are ``EffectPolicy``'s.
+
+        Raises:
+            TypeError, ValueError: a declaration that cannot hold, when it is made.
+        """
+        policy = EffectPolicy(**declared)
+
+        def decorate(fn: Callable[..., Any]) -> Any:
+            definition = Definition(fn, policy)
+            definition.permit_ms = definition.timeout_ms or self._lease_ms
+            self._register(definition)
+            return guarded(Effect(definition, self, lambda: self._open_for(definition)))
+
+        return decorate if fn is None else decorate(fn)
+
+    def scope(
+        self,
+        scope: str | None = None,
+        *,
+        tenant_id: str | None = None,
+        wait_for_decision: timedelta | None = None,
+    ) -> Scope:
+        """Name the place of the calls inside, and their tenant: ``with ledger.scope("run-42"):``.
+
+        An act without a key is named by its scope and its arguments: the same call twice in one
+        scope is one act.
+        """
+        return Scope(self, scope=scope, tenant_id=tenant_id, wait_for_decision=wait_for_decision)
+
+    async def in_doubt(
+        self,
+        *,
+        tenant_id: Tenant = ANY_TENANT,
+        kinds: Sequence[str] | None = None,
+        limit: int = 100,
+        cursor: str | None = None,
+    ) -> Inbox:
+        """List what may have happened and is not settled, and what contradicts its record.
+
+        Raises:
+            ValueError: a garbled or foreign cursor, or a limit outside 1 to 1,000.
+        """
+        return await read_inbox(
+            self.open().engine,
+            tenant_id=_tenant(tenant_id),
+            kinds=tuple(kinds or ()),
+            limit=_limit(limit),
+            cursor=cursor,
+        )
+
+    async def decide(
+        self,
+        ref: str | View | OutcomeUnknown,
+        decision: Decision,
+        *,
+        actor: str,
+        reason: str,
+        decision_id: str | None = None,
+        tenant_id: Tenant = ANY_TENANT,
+    ) -> View:
+        """Record a person's answer to the question that ``ref`` names.
+
+        Args:
+            ref: of an inbox item or an ``OutcomeUnknown``; a bare record id is refused.
+            decision: ``Happened(receipt)``, ``DidNotHappen()``, ``AllowOneAttempt()`` or
+                ``GiveUp()``.
+            actor: who decides; kept with the record.
+            reason: why; kept with the record.
+            decision_id: names this decision, so that its repeat gets the first answer.
+            tenant_id: restricts to this tenant's records.
+
+        Raises:
+            StaleDecision: the question has changed. AlreadyDecided: somebody was first.
+            TooEarly: a sent request may still land. EffectBusy: it is being performed.
+            RecordNotFound: no such record for this tenant.
+            TypeError, ValueError: a wrong argument; nothing was read or written.
+        """
+        asked = question(ref)
+        command = command_of(
+            asked, decision, actor=actor, reason=reason, decision_id=decision_id
+        )
+        runtime = self.open()
+        seen = await self._seen(asked.record_id, tenant_id)
+        return _shown(await runtime.driver.drive(decide_flow(runtime.resolver, seen, command)))
+
+    async def recover(
+        self,
+        *,
+        limit: int = 100,
+        tenant_id: Tenant = ANY_TENANT,
+        kinds: Sequence[str] | None = None,
+        cursor: str | None = None,
+        wait: timedelta = WAIT,
+        run: bool = True,
+    ) -> Recovery:
+        """Probe and settle what is in doubt, a page at a time.
+
+        A function is called again only where the verdict is replay and it is registered here.
+
+        Args:
+            limit: records of this page, 1 to 1,000.
+            tenant_id: a tenant, None for records without one, or every tenant.
+            kinds: of records; default: all.
+            cursor: of an earlier page.
+            wait: where absence would decide, wait at most so long for it to be provable.
+            run: False: application code is never called but for probes.
+        """
+        runtime = self.open()
+        one_pass = Pass(
+            runtime.resolver,
+            runtime.driver,
+            self._registry,
+            wait_s=milliseconds(wait, "wait", zero=True) / 1000,
+            run=run,
+            abandon_ms=self._abandon_ms,
+        )
+        return await one_pass.go(
+            limit=_limit(limit), tenant_id=_tenant(tenant_id), kinds=kinds or (), cursor=cursor
+        )
+
+    # -- more ------------------------------------------------------------------------------------
+
+    async def get(self, ref: str, *, tenant_id: Tenant = ANY_TENANT) -> View:
+        """Read one record by id or ref.
+
+        Raises:
+            RecordNotFound: no such record for this tenant.
+        """
+        return _shown(await self._seen(_record_id(ref), tenant_id))
+
+    async def find(self, name: str, key: str, *, tenant_id: str | None = None) -> View | None:
+        """Look an act up by effect name and key; None where it was never asked for."""
+        act = record_id(check_tenant(tenant_id), check_name(name), check_key(key))
+        return await self.look_up(act)
+
+    async def journal(
+        self, ref: str, *, after: int = 0, limit: int = 100, tenant_id: Tenant = ANY_TENANT
+    ) -> list[JournalEntry]:
+        """A record's story in order, gap-free; ``after`` a sequence number.
+
+        Raises:
+            RecordNotFound: no such record for this tenant.
+        """
+        record = (await self._seen(_record_id(ref), tenant_id)).record
+        if record is None:
+            return []
+        events = await self.open().store.journal(record.id, after=after, limit=_limit(limit))
+        return [entry(event.sequence, event.at_ms, decode_event(event.body)) for event in events]
+
+    async def probe(self, ref: str, *, tenant_id: Tenant = ANY_TENANT) -> View:
+        """Ask the provider now, by hand: its answer is evidence, and settles what it may settle.
+
+        Raises:
+            RecordNotFound: no such record for this tenant.
+            LookupError: the effect's code, or its probe, is not loaded here.
+        """
+        runtime = self.open()
+        seen = await self._seen(_record_id(ref), tenant_id)
+        name = seen.record.name if seen.record else ""
+        flow = probe_flow(runtime.resolver, seen, self._registry.find(name))
+        return _shown(await runtime.driver.drive(flow))
+
+    async def cancel(
+        self, ref: str, *, actor: str, reason: str, tenant_id: Tenant = ANY_TENANT
+    ) -> View:
+        """Ask that nothing more is sent. What was sent stays in doubt until it is settled.
+
+        Raises:
+            StaleDecision: too late, it has ended. RecordNotFound: no such record.
+        """
+        runtime = self.open()
+        seen = await self._seen(_record_id(ref), tenant_id)
+        flow = cancel_flow(runtime.engine, seen, actor=actor, reason=reason)
+        return _shown(await runtime.driver.drive(flow))
+
+    async def close(self) -> None:
+        """Wait for what cancelled calls left behind, and close the store."""
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.driver.settle_aftermath()
+            await runtime.store.close()
+
+    async def __aenter__(self) -> Self:
+        """Open the store now instead of at the first call."""
+        self.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close it."""
+        await self.close()
+
+    # -- for the other edges (sync, CLI, tests) ----------------------------------------------------
+
+    def open(self) -> Runtime:
+        """The open store and its engine; opened at the first use in each process.
+
+        Raises:
+            StoreError: it cannot be opened; nothing was written.
+            ForkedHandle: an open store was given, and this is a fork of the process that opened it.
+        """
+        runtime = self._runtime
+        if runtime is not None and self._pid == os.getpid():
+            return runtime
+        with self._opening:
+            if self._runtime is None or self._pid != os.getpid():
+                self._runtime = Runtime(
+                    self, self._store(), lease_ms=self._lease_ms, clock=self._clock
+                )
+                self._pid = os.getpid()
+            return self._runtime
+
+    async def look_up(self, act: str) -> View | None:
+        """Read one record; None where there is none."""
+        runtime = self.open()
+        seen = await runtime.driver.drive(runtime.engine.read(act))
+        return None if seen.record is None else _shown(seen)
+
+    def look_up_blocking(self, act: str) -> View | None:
+        """The same on this thread."""
+        runtime = self.open()
+        seen = runtime.blocking.drive(runtime.engine.read(act))
+        return None if seen.record is None else _shown(seen)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _store(self) -> Store:
+        if self._given is not None and not isinstance(self._given, str):
+            if self._pid not in {0, os.getpid()}:
+                raise ForkedHandle("give a URL instead of an open store to a program that forks")
+            return self._given
+        url = self._given or os.environ.get("INDOUBT_URL")
+        if not url:
+            raise ValueError("no store: give a URL, or set INDOUBT_URL")
+        from indoubt.stores import open_store  # noqa: PLC0415 - engines load when one is opened
+
+        return open_store(url)
+
+    def _open_for(self, definition: Definition) -> Runtime:
+        runtime = self.open()
+        if self._allow_loss or runtime.store.capabilities.durable or definition.repeatable:
+            return runtime
+        raise StoreNotDurable(
+            f"{definition.name} is {definition.policy.safety} and this store may forget:"
+            f" {runtime.store.capabilities.durable_why}; nothing was written"
+            " (Ledger(..., allow_ledger_loss=True) accepts that)"
+        )
+
+    def _register(self, definition: Definition) -> None:
+        known = self._registry.find(definition.name)
+        if isinstance(known, Definition) and known.home != definition.home:
+            raise ValueError(f"{definition.name} is registered already; give one of them a name=")
+        self._registry.add(definition, definition.declared.formerly)
+
+    async def _seen(self, act: str, tenant_id: Tenant) -> Seen:
+        runtime = self.open()
+        flow: Generator[Request, Any, Seen] = runtime.engine.read(act)
+        seen = await runtime.driver.drive(flow)
+        tenant = _tenant(tenant_id)
+        foreign = tenant is not ANY_TENANT and seen.record and seen.record.tenant_id != tenant
+        if seen.record is None or foreign:
+            raise RecordNotFound("no such record", record_id=act)
+        return seen
+
+
+def _shown(seen: Seen) -> View:
+    if seen.record is None:
+        raise RecordNotFound("no such record")
+    return view(seen.record, seen.now_ms)
+
+
+def _record_id(ref: str) -> str:
+    """A record id from an id or a ref."""
+    if not isinstance(ref, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"a record id or ref is text, not {type(ref).__name__}")
+    return check_key(ref.partition(".")[0], "ref")
+
+
+def _tenant(tenant_id: Tenant) -> Tenant:
+    return tenant_id if tenant_id is ANY_TENANT else check_tenant(tenant_id)
+
+
+def _limit(limit: int) -> int:
+    if type(limit) is not int:
+        raise TypeError("limit: a whole number")
+    if not 1 <= limit <= PAGE_MAX:
+        raise ValueError(f"limit: 1 to {PAGE_MAX}")
+    return limit
+

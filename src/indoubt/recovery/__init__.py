@@ -1,0 +1,18 @@
+"""Recovery: the contract a provider is asked by (seed 000), and what is done about what is in doubt.
+
+The four names of the contract are re-exported here; importing this module opens no store.
+"""
+
+from indoubt.contracts import (
+    ExecutionSafetyClass,
+    ProviderProbeResult,
+    ProviderProbeStatus,
+    RecoveryCapableProvider,
+)
+
+__all__ = [
+    "ExecutionSafetyClass",
+    "ProviderProbeResult",
+    "ProviderProbeStatus",
+    "RecoveryCapableProvider",
+]

@@ -1,0 +1,86 @@
+"""Everything in doubt, as one paged list: oldest first within each half.
+
+First what was dispatched and has no holder any more (nobody has marked it yet), then what is
+marked: in doubt, waiting for a person, permitted, or contradicted by evidence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from indoubt.core.codec import record_of
+from indoubt.core.record import Record, State
+from indoubt.core.situation import held
+from indoubt.store import ScanQuery, Tenant
+
+from .items import View, view
+
+if TYPE_CHECKING:
+    from indoubt.engine.engine import Engine
+    from indoubt.store import Page
+    from indoubt.store import View as StoreView
+
+UNMARKED, MARKED = "u.", "m."
+
+
+class Inbox(msgspec.Struct, frozen=True):
+    """One page; ``cursor`` None means that there is no more."""
+
+    items: tuple[View, ...]
+    cursor: str | None = None
+
+
+async def read_inbox(
+    engine: Engine,
+    *,
+    tenant_id: Tenant,
+    kinds: tuple[str, ...],
+    limit: int,
+    cursor: str | None,
+) -> Inbox:
+    """Read one page."""
+    items: list[View] = []
+    half, after = _position(cursor)
+    if half == UNMARKED:
+        page = await _scan(engine, "ready", tenant_id, kinds, limit, after)
+        records = [record_of(row) for row in page.records]
+        items = [view(r, page.now_ms) for r in records if _holderless(engine, r, page.now_ms)]
+        if page.cursor is not None:
+            return Inbox(tuple(items), UNMARKED + page.cursor)
+        after = None
+    if len(items) >= limit:
+        return Inbox(tuple(items), MARKED)
+    page = await _scan(engine, "doubt", tenant_id, kinds, limit - len(items), after)
+    items += [view(record_of(row), page.now_ms) for row in page.records]
+    return Inbox(tuple(items), None if page.cursor is None else MARKED + page.cursor)
+
+
+def _position(cursor: str | None) -> tuple[str, str | None]:
+    if cursor is None:
+        return UNMARKED, None
+    if not isinstance(cursor, str) or cursor[:2] not in {UNMARKED, MARKED}:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ValueError("cursor: not one of this listing")
+    return cursor[:2], cursor[2:] or None
+
+
+async def _scan(
+    engine: Engine,
+    by: StoreView,
+    tenant_id: Tenant,
+    kinds: tuple[str, ...],
+    limit: int,
+    after: str | None,
+) -> Page:
+    states = (State.DISPATCHED.value,) if by == "ready" else ()
+    return await engine.store.scan(
+        ScanQuery(
+            view=by, kinds=kinds, states=states, tenant_id=tenant_id, after=after, limit=limit
+        )
+    )
+
+
+def _holderless(engine: Engine, record: Record, now_ms: int) -> bool:
+    dead = record.owner is not None and engine.owner.dead(record.owner)
+    return not held(record, now_ms=now_ms, dead=dead)

@@ -1,0 +1,183 @@
+"""Going through what is in doubt, a page at a time: probe, settle, and say what is left.
+
+Nothing runs unless this is called. It never performs a first dispatch of an effect (P21): what was
+never sent is listed, and closed where ``abandon_after`` or ``no_use_after`` says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from indoubt.core.commands import Abandon
+from indoubt.core.record import State
+from indoubt.engine.engine import Seen
+from indoubt.errors import IndoubtError, StoreError
+from indoubt.store import ANY_TENANT, ScanQuery, Tenant
+
+from .items import View, view
+from .resolve import STORE_PATIENCE_S, Kind, Limits, Resolved, Resolver
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from indoubt.core.record import Record
+    from indoubt.engine.drivers import AsyncDriver
+    from indoubt.engine.requests import Request
+
+    from .known import Known, Registry
+
+CONCURRENCY = 8
+UNSETTLED = (
+    State.PREPARED.value,
+    State.DISPATCHED.value,
+    State.IN_DOUBT.value,
+    State.PERMITTED.value,
+)
+
+
+class Recovery(msgspec.Struct, frozen=True, kw_only=True):
+    """What one pass did, record by record.
+
+    Attributes:
+        settled: closed now: adopted, closed as failed, cancelled or abandoned.
+        replayed: sent again by this pass, because that is safe.
+        waiting: looked at again after ``retry_after`` (or when the call is repeated).
+        asked: a person must decide.
+        skipped: left to code that is not loaded here; a repeat of the call goes on.
+        errors: (ref, error) of records that could not be looked at; they stay listed.
+        cursor: more is to come; None at the end.
+    """
+
+    settled: tuple[View, ...] = ()
+    replayed: tuple[View, ...] = ()
+    waiting: tuple[View, ...] = ()
+    asked: tuple[View, ...] = ()
+    skipped: tuple[View, ...] = ()
+    errors: tuple[tuple[str, str], ...] = ()
+    cursor: str | None = None
+
+
+class Pass:
+    """One pass of ``Ledger.recover``."""
+
+    def __init__(  # noqa: D107
+        self,
+        resolver: Resolver,
+        driver: AsyncDriver,
+        registry: Registry,
+        *,
+        wait_s: float,
+        run: bool,
+        abandon_ms: int | None,
+    ) -> None:
+        self._resolver = resolver
+        self._engine = resolver.engine
+        self._driver = driver
+        self._registry = registry
+        self._until = self._engine.clock.now() + wait_s
+        self._run = run
+        self._abandon_ms = abandon_ms
+        self._found: dict[str, list[View]] = {name: [] for name in LISTS}
+        self._errors: list[tuple[str, str]] = []
+
+    async def go(
+        self,
+        *,
+        limit: int,
+        tenant_id: Tenant = ANY_TENANT,
+        kinds: Sequence[str] = (),
+        cursor: str | None = None,
+    ) -> Recovery:
+        """Look at one page of what is not settled, several records at a time."""
+        page = await self._engine.store.scan(
+            ScanQuery(
+                view="ready",
+                kinds=tuple(kinds),
+                states=UNSETTLED,
+                tenant_id=tenant_id,
+                after=cursor,
+                limit=limit,
+            )
+        )
+        slots = asyncio.Semaphore(CONCURRENCY)
+        await asyncio.gather(*(self._one(row.id, slots) for row in page.records))
+        found = {name: tuple(views) for name, views in self._found.items()}
+        return Recovery(**found, errors=tuple(self._errors), cursor=page.cursor)
+
+    async def _one(self, record_id: str, slots: asyncio.Semaphore) -> None:
+        async with slots:
+            try:
+                await self._driver.drive(self._look(record_id))
+            except StoreError as error:
+                self._errors.append((record_id, str(error)))
+
+    def _look(self, record_id: str) -> Generator[Request, Any, None]:
+        seen = yield from self._engine.read(record_id)
+        if seen.record is None:
+            return
+        known = self._registry.find(seen.record.name)
+        if self._forsaken(seen):
+            seen = yield from self._abandon(seen)
+            self._list("settled", seen)
+            return
+        may_call = self._run and known is not None and known.can_perform(seen.record)
+        limits = Limits(until=self._until, dispatch=may_call and not _first(seen.record))
+        resolved = yield from self._resolver.resolve(seen, known, limits)
+        if resolved.kind is Kind.GO and known is not None:
+            yield from self._replay(known, resolved)
+        elif resolved.kind in _LISTED:
+            self._list(_LISTED[resolved.kind], resolved.seen, resolved.retry_after_ms)
+
+    def _replay(self, known: Known, resolved: Resolved) -> Generator[Request, Any, None]:
+        record = resolved.seen.record
+        try:
+            yield from known.perform(resolved.seen, resolved.sent_at)
+        except StoreError:
+            raise
+        except IndoubtError:
+            pass  # the record says what became of it
+        except Exception as error:  # noqa: BLE001 - a clean failure of the user's function
+            self._errors.append((record.ref if record else "?", type(error).__name__))
+        after = yield from self._engine.read(record.id if record else "")
+        self._list("replayed", after)
+
+    def _forsaken(self, seen: Seen) -> bool:
+        record = seen.record
+        return (
+            self._abandon_ms is not None
+            and record is not None
+            and record.state is State.PREPARED
+            and record.updated_at_ms + self._abandon_ms <= seen.now_ms
+        )
+
+    def _abandon(self, seen: Seen) -> Generator[Request, Any, Seen]:
+        done = yield from self._engine.persist(
+            seen,
+            (Abandon(reason="abandon_after"),),
+            deadline=self._engine.clock.now() + STORE_PATIENCE_S,
+        )
+        return done if isinstance(done, Seen) else seen
+
+    def _list(self, name: str, seen: Seen, retry_after_ms: int | None = None) -> None:
+        if seen.record is not None:
+            self._found[name].append(
+                view(seen.record, seen.now_ms, retry_after_ms=retry_after_ms)
+            )
+
+
+LISTS = ("settled", "replayed", "waiting", "asked", "skipped")
+_LISTED = {
+    Kind.SETTLED: "settled",
+    Kind.ASKED: "asked",
+    Kind.WAITING: "waiting",
+    Kind.LISTED: "waiting",
+    Kind.CALL_AGAIN: "skipped",
+}
+
+
+def _first(record: Record) -> bool:
+    """What was never sent is its caller's to send: no pass dispatches it."""
+    return record.state is State.PREPARED

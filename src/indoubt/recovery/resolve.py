@@ -1,0 +1,420 @@
+"""What to do about one record that is not simply done: claim, probe, take the verdict, apply it.
+
+One flow serves a repeat of the call, ``recover`` and the live holder's own doubt. The rules are
+the verdict table's; this file only carries them out. It dispatches only where its caller can call
+the function.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from indoubt.core.absence import Absence, absence, wait_ms
+from indoubt.core.commands import (
+    Abandon,
+    Ask,
+    Cancel,
+    Claim,
+    Clear,
+    Command,
+    Dispatch,
+    Release,
+    Settle,
+)
+from indoubt.core.record import NO_RAW, Closed, Effect, Record, State
+from indoubt.core.refusals import Refused
+from indoubt.core.situation import governing, situation
+from indoubt.core.verdicts import Probe, Verdict, verdict
+from indoubt.engine.engine import Engine, Seen
+from indoubt.engine.holds import Hold
+from indoubt.engine.requests import CallerGone, Request, Sleep
+from indoubt.json_values import detach, thaw
+from indoubt.store import Conflict
+
+from .probing import Asked, ask
+from .reattach import reattach, reattachable
+from .sightings import Sightings
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from .known import Known
+
+V = Verdict
+BACK_OFF_MS = (500, 1_000, 2_000, 4_000, 8_000, 15_000, 30_000, 60_000)
+STORE_PATIENCE_S = 10.0
+"""How long recovery insists on a store that does not answer before it tells its caller."""
+
+
+class Kind(StrEnum):
+    """How far resolving came."""
+
+    SETTLED = "settled"
+    BUSY = "busy"
+    ASKED = "asked"
+    WAITING = "waiting"
+    CALL_AGAIN = "call_again"
+    LISTED = "listed"
+    GO = "go"
+
+
+class Resolved(NamedTuple):
+    """What became of it. GO: a new attempt is dispatched, and its function must be called now.
+
+    ``sent_at`` is the local instant from which that attempt's permit counts.
+    """
+
+    kind: Kind
+    seen: Seen
+    retry_after_ms: int | None = None
+    sent_at: float = 0.0
+
+
+class Limits(NamedTuple):
+    """What the caller allows: to wait until a local instant, to dispatch."""
+
+    until: float
+    dispatch: bool
+
+
+class Resolver:
+    """Carries verdicts out for one engine."""
+
+    def __init__(self, engine: Engine, *, lease_ms: int) -> None:
+        self.engine = engine
+        self.lease_ms = lease_ms
+        self.sightings = Sightings(engine.clock)
+
+    def resolve(
+        self, seen: Seen, known: Known | None, limits: Limits
+    ) -> Generator[Request, Any, Resolved]:
+        """Bring a record as far as the limits allow."""
+        while True:
+            seen = yield from self.prove_death(seen)
+            record = _record(seen)
+            answer = self._verdict(seen, known, mine=False)
+            if answer in _AT_REST:
+                return Resolved(_at_rest(answer, record), seen)
+            if answer in {V.CANCEL, V.EXPIRE}:
+                done = yield from self._close(seen, answer)
+            elif answer in {V.LIST, V.SPEND}:
+                if not limits.dispatch or known is None:
+                    kind = Kind.LISTED if answer is V.LIST else Kind.CALL_AGAIN
+                    return Resolved(kind, seen)
+                done = yield from self._dispatch(seen, known, (self.claim(seen),))
+            else:
+                done = yield from self._doubt(seen, known, limits)
+            if isinstance(done, Resolved):
+                return done
+            seen = done
+
+    def resolve_held(
+        self, seen: Seen, known: Known, limits: Limits
+    ) -> Generator[Request, Any, Resolved]:
+        """The same for the live holder's own doubt: it holds the record already."""
+        self.sightings.note(_record(seen))
+        done = yield from self._work(seen, known, limits)
+        if isinstance(done, Resolved):
+            return done
+        return (yield from self.resolve(done, known, limits))
+
+    # -- steps -------------------------------------------------------------------------------
+
+    def prove_death(self, seen: Seen) -> Generator[Request, Any, Seen]:
+        """A proof must be older than the clock it is stamped with: prove first, then read."""
+        record = _record(seen)
+        if record.closed or not self._dead_owners(record):
+            return seen
+        return (yield from self.engine.read(record.id))
+
+    def _dead_owners(self, record: Record) -> tuple[str, ...]:
+        loud = [a.owner for a in record.open_attempts if a.silent_at_ms is None]
+        owners = {record.owner, *loud} - {None, ""}
+        return tuple(sorted(o for o in owners if o and self.engine.owner.dead(o)))
+
+    def claim(self, seen: Seen) -> Claim:
+        """Take over what nobody holds any more."""
+        return Claim(
+            owner=self.engine.owner.current(),
+            lease_ms=self.lease_ms,
+            dead_owners=self._dead_owners(_record(seen)),
+            store_epoch=seen.epoch,
+        )
+
+    def _close(self, seen: Seen, answer: Verdict) -> Generator[Request, Any, Seen]:
+        why = "cancel was asked" if answer is V.CANCEL else "no_use_after"
+        command = Cancel(actor="indoubt", reason=why) if answer is V.CANCEL else Abandon(reason=why)
+        done = yield from self.engine.apply(seen, (command,), deadline=self._deadline())
+        return self._after(done, seen)
+
+    def _dispatch(
+        self, seen: Seen, known: Known, before: tuple[Command, ...]
+    ) -> Generator[Request, Any, Resolved | Seen]:
+        record = _record(seen)
+        fence = record.fence + sum(isinstance(command, Claim) for command in before)
+        policy = governing(record.policy, known.policy)
+        sent_at = self.engine.clock.now()
+        commands = (*before, Dispatch(fence=fence, permit_ms=known.permit_ms, policy=policy))
+        done = yield from self.engine.apply(seen, commands, deadline=sent_at + STORE_PATIENCE_S)
+        if isinstance(done, Refused) and done.reason == "attempts_exhausted":
+            asked = (*before, Ask(fence=fence, reason=done.reason))
+            return self._after((yield from self._write(seen, asked)), seen)
+        if isinstance(done, Seen) and _record(done).fence == fence:
+            return Resolved(Kind.GO, done, sent_at=sent_at)
+        return self._after(done, seen)
+
+    def _doubt(
+        self, seen: Seen, known: Known | None, limits: Limits
+    ) -> Generator[Request, Any, Resolved | Seen]:
+        """Claim what is in doubt, so that nobody else decides on what this probe finds."""
+        record = _record(seen)
+        self.sightings.note(record)
+        claim = self.claim(seen)
+        if known is None and record.state is State.IN_DOUBT and self._needs_code(seen):
+            return Resolved(Kind.CALL_AGAIN, seen)
+        done = yield from self._write(seen, (claim,))
+        if not isinstance(done, Seen) or _record(done).owner != claim.owner:
+            return self._after(done, seen)
+        return (yield from self._work(done, known, limits))
+
+    def _needs_code(self, seen: Seen) -> bool:
+        return self._verdict(seen, None, mine=True) in _NEEDS_CODE
+
+    def _work(
+        self, seen: Seen, known: Known | None, limits: Limits
+    ) -> Generator[Request, Any, Resolved | Seen]:
+        """Probe and apply under our own fence, renewing it meanwhile."""
+        hold = self._hold(seen)
+        self.engine.heartbeat.hold(hold)
+        try:
+            while True:
+                step = yield from self._round(seen, known, limits)
+                if isinstance(step, Resolved) or not self._ours(step, hold):
+                    return step
+                seen = step
+        except CallerGone:
+            yield from self._let_go(seen)
+            raise
+        finally:
+            self.engine.heartbeat.drop(hold)
+
+    def _round(
+        self, seen: Seen, known: Known | None, limits: Limits
+    ) -> Generator[Request, Any, Resolved | Seen]:
+        answer = self._verdict(seen, known, mine=True)
+        if answer not in _NEEDS_CODE or (answer is V.REPLAY and known is not None):
+            return (yield from self._carry_out(answer, seen, known, limits, None))
+        if known is None or answer is not V.PROBE:
+            return (yield from self._stop(seen, Kind.CALL_AGAIN, ()))
+        asked = yield from ask(known, _record(seen))
+        found = self._absence(seen) if asked.status is Probe.NOT_FOUND else None
+        answer = self._verdict(
+            seen,
+            known,
+            mine=True,
+            probe=asked.status,
+            absent=found,
+            reattach=reattachable(known, asked),
+        )
+        if answer is V.REATTACH:
+            asked = yield from reattach(known, asked)
+            answer = V.ADOPT if asked.status is Probe.SUCCEEDED else V.WAIT
+        return (yield from self._carry_out(answer, seen, known, limits, asked))
+
+    def _carry_out(
+        self,
+        answer: Verdict,
+        seen: Seen,
+        known: Known | None,
+        limits: Limits,
+        asked: Asked | None,
+    ) -> Generator[Request, Any, Resolved | Seen]:
+        record = _record(seen)
+        notes: tuple[Command, ...] = asked.notes(seen.now_ms) if asked else ()
+        may_dispatch = limits.dispatch and not record.cancel_requested
+        if answer is V.WAIT:
+            return (yield from self._wait(seen, known, limits, notes, asked))
+        if answer in {V.REPLAY, V.CLEAR}:
+            cleared = (Clear(fence=record.fence),) if answer is V.CLEAR else ()
+            if may_dispatch and known is not None and not self._expired(seen):
+                return (yield from self._dispatch(seen, known, (*notes, *cleared)))
+            kind = Kind.LISTED if cleared else Kind.CALL_AGAIN
+            return (yield from self._stop(seen, kind, (*notes, *cleared)))
+        commands = (*notes, *self._closing(answer, record, asked))
+        done = yield from self._write(seen, commands)
+        return self._after(done, seen)
+
+    def _closing(
+        self, answer: Verdict, record: Record, asked: Asked | None
+    ) -> tuple[Command, ...]:
+        fence = record.fence
+        if answer is V.ADOPT and asked is not None:
+            found = asked.decisive
+            receipt = detach(thaw(found.result.result), where="probe result").text
+            return (_adopt(fence, found.attempt, Raw(receipt)),)
+        if answer is V.ADOPT_LATE:
+            late = next(a for a in record.open_attempts if a.late is not None)
+            assert late.late is not None  # noqa: S101 - for the type checker
+            return (_adopt(fence, late.number, late.late.receipt),)
+        if answer is V.CLOSE and asked is not None:
+            return (_close_possible(fence, asked),)
+        why = asked.status.value if asked else "nothing more can be asked"
+        return (Ask(fence=fence, reason=why),)
+
+    def _wait(
+        self,
+        seen: Seen,
+        known: Known | None,
+        limits: Limits,
+        notes: tuple[Command, ...],
+        asked: Asked | None,
+    ) -> Generator[Request, Any, Resolved | Seen]:
+        record = _record(seen)
+        pause = BACK_OFF_MS[min(record.probes, len(BACK_OFF_MS) - 1)]
+        if asked is not None and asked.status is Probe.NOT_FOUND:
+            governed = self._governed(seen, known)
+            measured = self.sightings.measured_ms(record)
+            pause = wait_ms(governed, now_ms=seen.now_ms, measured_ms=measured) or pause
+        clock = self.engine.clock
+        if clock.now() + pause / 1000 > limits.until:
+            return (yield from self._stop(seen, Kind.WAITING, notes, after_ms=pause))
+        done = yield from self._write(seen, notes)
+        if isinstance(done, Seen):
+            yield Sleep(pause / 1000)
+            return (yield from self.engine.read(record.id))
+        return self._after(done, seen)
+
+    def _stop(
+        self, seen: Seen, kind: Kind, commands: tuple[Command, ...], *, after_ms: int = 0
+    ) -> Generator[Request, Any, Resolved | Seen]:
+        """Let go for now; the record stays listed, and says when to look again."""
+        record = _record(seen)
+        release: tuple[Command, ...] = (Release(fence=record.fence, after_ms=after_ms),)
+        if record.cancel_requested and any(isinstance(c, Clear) for c in commands):
+            release = ()  # proven absent and cancelled: it is closed already
+        done = yield from self._write(seen, (*commands, *release))
+        if isinstance(done, Seen):
+            ended = Kind.SETTLED if _record(done).closed else kind
+            return Resolved(ended, done, retry_after_ms=after_ms or None)
+        return self._after(done, seen)
+
+    # -- small -------------------------------------------------------------------------------
+
+    def _let_go(self, seen: Seen) -> Generator[Request, Any, None]:
+        release = (Release(fence=_record(seen).fence),)
+        yield from self.engine.apply(seen, release, deadline=self._deadline())
+
+    def _write(
+        self, seen: Seen, commands: tuple[Command, ...]
+    ) -> Generator[Request, Any, Seen | Refused | Conflict]:
+        if not commands:
+            return seen
+        return (yield from self.engine.apply(seen, commands, deadline=self._deadline()))
+
+    def _after(self, done: Seen | Refused | Conflict, seen: Seen) -> Seen:
+        """Where a write led: a lost race brings what is stored, and the verdict is taken anew."""
+        if isinstance(done, Conflict):
+            return self.engine.found(done, seen)
+        if isinstance(done, Refused):  # the rules and the table disagree: a bug, said loudly
+            raise AssertionError(f"{_record(seen).id}: verdict refused: {done.reason}")
+        return done
+
+    def _verdict(
+        self,
+        seen: Seen,
+        known: Known | None,
+        *,
+        mine: bool,
+        probe: Probe | None = None,
+        absent: Absence | None = None,
+        reattach: bool = False,
+    ) -> Verdict:
+        record = self._governed(seen, known)
+        owner = record.owner
+        return verdict(
+            situation(
+                record,
+                now_ms=seen.now_ms,
+                permit_ms=known.permit_ms if known else 0,
+                store_epoch=seen.epoch,
+                mine=mine,
+                dead=owner is not None and self.engine.owner.dead(owner),
+                probe=probe,
+                absence=absent,
+                reattach=reattach,
+            )
+        )
+
+    def _governed(self, seen: Seen, known: Known | None) -> Record:
+        record = _record(seen)
+        return replace(record, policy=governing(record.policy, known and known.policy))
+
+    def _absence(self, seen: Seen) -> Absence:
+        return absence(
+            _record(seen),
+            began_ms=seen.now_ms,
+            measured_ms=self.sightings.measured_ms(_record(seen)),
+            decides_silence=self.engine.store.capabilities.decides_silence,
+        )
+
+    def _expired(self, seen: Seen) -> bool:
+        end = _record(seen).policy.no_use_after_ms
+        return end is not None and seen.now_ms >= end
+
+    def _hold(self, seen: Seen) -> Hold:
+        return Hold(
+            _record(seen),
+            sent_at=self.engine.clock.now(),
+            lease_ms=self.lease_ms,
+            permit_ms=0,
+            fixed=True,
+        )
+
+    def _ours(self, seen: Seen, hold: Hold) -> bool:
+        record = seen.record
+        return (
+            not hold.lost
+            and record is not None
+            and (record.owner, record.fence) == (hold.record.owner, hold.record.fence)
+            and record.state is State.IN_DOUBT
+        )
+
+    def _deadline(self) -> float:
+        return self.engine.clock.now() + STORE_PATIENCE_S
+
+
+_AT_REST = frozenset({V.LEAVE, V.USE})
+_NEEDS_CODE = frozenset({V.PROBE, V.REPLAY})
+
+
+def _at_rest(answer: Verdict, record: Record) -> Kind:
+    if answer is V.USE:
+        return Kind.SETTLED
+    asked = record.state in {State.AWAITING_DECISION, State.PERMITTED}
+    return Kind.ASKED if asked and record.owner is None else Kind.BUSY
+
+
+def _adopt(fence: int, attempt: int, receipt: Raw) -> Settle:
+    return Settle(fence=fence, outcome=State.SUCCEEDED, attempt=attempt, receipt=receipt)
+
+
+def _close_possible(fence: int, asked: Asked) -> Settle:
+    error = asked.decisive.result.error
+    return Settle(
+        fence=fence,
+        outcome=State.FAILED if asked.status is Probe.FAILED else State.CANCELLED,
+        effect=Effect.POSSIBLE,
+        closes=Closed.FAILED,
+        error=Raw(detach(thaw(error), where="probe error").text) if error is not None else NO_RAW,
+    )
+
+
+def _record(seen: Seen) -> Record:
+    if seen.record is None:
+        raise LookupError("the record is gone")
+    return seen.record
+
