@@ -5,9 +5,9 @@ refusal names the path and the rule and never the value; two values have one fin
 they are the same JSON.
 """
 
-from indoubt.json_values.door import Encoded, TooLarge, canonical, detach, fingerprint, parse
-from indoubt.json_values.exact import DEPTH_MAX, INT_BITS_MAX, Json, NotJson, exact
-from indoubt.json_values.frozen import Frozen, FrozenList, FrozenMap, freeze, thaw
+from .door import Encoded, TooLarge, canonical, detach, fingerprint, parse
+from .exact import DEPTH_MAX, INT_BITS_MAX, Json, NotJson, exact
+from .frozen import Frozen, FrozenList, FrozenMap, freeze, thaw
 
 __all__ = [
     "DEPTH_MAX",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from indoubt.json_values.exact import DEPTH_MAX, Json, NotJson, exact
+from .exact import DEPTH_MAX, Json, NotJson, exact
 
 FINGERPRINT_PREFIX = "v1:"
 """Names the canonical text that was hashed: another way to write it gets another prefix."""

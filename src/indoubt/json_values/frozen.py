@@ -8,7 +8,7 @@ take the fingerprint (V-32).
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn, SupportsIndex, TypeAlias, cast, final, overload
 
-from indoubt.json_values.exact import Json, walk
+from .exact import Json, walk
 
 Frozen: TypeAlias = "bool | int | float | str | FrozenList | FrozenMap | None"
 """A JSON value whose containers are frozen at every depth."""
