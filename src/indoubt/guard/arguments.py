@@ -12,16 +12,16 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from indoubt.core.bounds import PAYLOAD_BYTES
-from indoubt.guard.conversion import (
+from indoubt.guard.from_json import (
     DoesNotFit,
     can_convert,
     covers,
     from_json,
     needs_conversion,
     resolved,
-    to_json,
 )
 from indoubt.guard.signature import Bound, Parameters
+from indoubt.guard.to_json import to_json
 from indoubt.json_values import Encoded, Json, NotJson, canonical, detach
 
 __all__ = ["REDACTED", "Arguments", "Bound", "NotRebuildable", "Recorded"]
@@ -31,6 +31,9 @@ REDACTED = {"redacted": True}
 
 _EXACT = frozenset({str, int, bool, type(None)})
 """Values of these types that are equal have the same JSON text."""
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None), dict, list, tuple})
 
 
 class NotRebuildable(TypeError):
@@ -98,10 +101,8 @@ class Arguments:
             ValueError: a datetime without a time zone.
         """
         data = self._data(bound.values)
-        rebuildable = True
-        try:
-            encoded = detach(data, where=self._where, max_bytes=PAYLOAD_BYTES)
-        except NotJson:
+        encoded, rebuildable = self._plain(data), True
+        if encoded is None:
             encoded, rebuildable = self._convert(data)
         if self._redact:
             return self._hide_values(encoded, rebuildable=rebuildable)
@@ -131,13 +132,14 @@ class Arguments:
         entries = cast("dict[str, Json]", msgspec.json.decode(text))
         values = {name: self._value(name, entry) for name, entry in entries.items()}
         try:
-            return self._parameters.arrange(values)
+            bound = self._parameters.call_with(values)
         except TypeError as error:
             raise NotRebuildable(str(error)) from None
+        return bound.args, bound.kwargs
 
     def ask(self, fn: Callable[..., Any], bound: Bound) -> Any:
         """Call a function that takes the same arguments, a key function for one, with defaults."""
-        args, kwargs = self._parameters.arrange(bound.values)
+        args, kwargs = self._parameters.spread(bound.values)
         return fn(*args, **kwargs)
 
     def _names(self, which: str, names: Iterable[str]) -> frozenset[str]:
@@ -187,25 +189,38 @@ class Arguments:
         except (TypeError, ValueError):
             return None
 
+    def _plain(self, data: dict[str, Any]) -> Encoded | None:
+        """Take arguments that are JSON through the door as they are; None if some are not."""
+        if not _PLAIN.issuperset(map(type, data.values())):
+            return None
+        try:
+            return detach(data, where=self._where, max_bytes=PAYLOAD_BYTES)
+        except NotJson:
+            return None
+
     def _convert(self, data: dict[str, Any]) -> tuple[Encoded, bool]:
-        """Take the slow way: write as JSON what is not, and see whether it would come back."""
-        converted = {
+        """Write as JSON what is not, and see whether it would come back."""
+        written = {
             name: to_json(value, where=f"{self._where}.{name}", secret=name in self._redact)
             for name, value in data.items()
         }
-        plain = {name: entry.value for name, entry in converted.items()}
+        plain = {name: entry.value for name, entry in written.items()}
         encoded = detach(plain, where=self._where, max_bytes=PAYLOAD_BYTES)
         entries = cast("dict[str, Json]", encoded.value)
+        special = [name for name, entry in written.items() if entry.special]
         rebuildable = all(
             self._comes_back(name, entries[name], data[name])
-            for name, entry in converted.items()
-            if entry.special and name not in self._redact
+            for name in special
+            if name not in self._redact
         )
         return encoded, rebuildable
 
     def _comes_back(self, name: str, entry: Json, value: Any) -> bool:
+        kind = self._kinds.get(name)
+        if kind is None:
+            return False
         try:
-            made = self._value(name, entry)
+            made = from_json(entry, kind)
             return type(made) is type(value) and bool(made == value)
         except (TypeError, ValueError):
             return False

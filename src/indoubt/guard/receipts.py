@@ -5,6 +5,7 @@ record; what the record holds is never lost by the way it is shown.
 """
 
 import collections.abc
+import inspect
 import logging
 import typing
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from typing import Any
 import msgspec
 
 from indoubt.core.bounds import RECEIPT_BYTES
-from indoubt.guard.conversion import DoesNotFit, from_json, needs_conversion, resolved, to_json
+from indoubt.guard.from_json import DoesNotFit, from_json, needs_conversion, resolved
+from indoubt.guard.to_json import to_json
 from indoubt.json_values import NotJson, detach
 
 _log = logging.getLogger(__name__)
@@ -68,8 +70,7 @@ class Receipts:
     @cached_property
     def _kind(self) -> Any:
         """The annotated type if its values are more than JSON, else None."""
-        annotation = getattr(self._fn, "__annotations__", {}).get("return")
-        kind = resolved(annotation, self._fn)
+        kind = resolved(inspect.signature(self._fn).return_annotation, self._fn)
         if typing.get_origin(kind) in _AWAITED:
             kind = typing.get_args(kind)[-1]
         return kind if needs_conversion(kind) else None

@@ -1,16 +1,17 @@
 """A function's parameters as its callers see them: without the one that the ledger gives."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
 from typing import Any, NamedTuple
 
-from indoubt.guard.conversion import resolved
+from indoubt.guard.from_json import resolved
 
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 _VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 _DATA = (str, int, float, bool, bytes, list, dict)
+_DATA_NAMES = tuple(kind.__name__ for kind in _DATA)
 
 
 class Bound(NamedTuple):
@@ -47,7 +48,7 @@ class Parameters:
         Frameworks read either attribute, and resolve texts in the wrapper's module, where the
         author's names do not exist: so both are set, with what the texts name.
         """
-        wrapper.__signature__ = self.signature  # type: ignore[attr-defined]
+        wrapper.__signature__ = self.signature  # pyright: ignore[reportFunctionMemberAccess]
         wrapper.__annotations__ = dict(self.annotations)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Bound:
@@ -70,21 +71,33 @@ class Parameters:
                 return self._bind_slowly(args, kwargs)
         return self._bound(args, kwargs, values)
 
-    def arrange(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the call that gives these values; what is not among them keeps its default.
+    def call_with(self, values: Mapping[str, Any]) -> Bound:
+        """Return the call that gives these values; what is not among them has its default.
 
         Raises:
             TypeError: a value has no parameter, or a required one has no value.
         """
+        if not values.keys() <= set(self.names):
+            raise TypeError(f"{self.label} has lost a parameter")
+        return self.bind(*self.spread(values))
+
+    def spread(self, values: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return values by place and by name, as a function of the same parameters takes them.
+
+        By place wherever it can be, so that a key function may name its parameters as it likes.
+
+        Raises:
+            TypeError: a required parameter has no value.
+        """
         rest = dict(values)
-        variable = rest.pop(self._var_args, ()) if self._var_args else ()
-        more = rest.pop(self._var_kwargs, {}) if self._var_kwargs else {}
-        by_place = self._by_place if variable else self._only_by_place
-        args = [rest.pop(name, self.defaults.get(name, _MISSING)) for name in by_place]
-        if _MISSING in args:
-            raise TypeError(f"{self.label} needs an argument that was not recorded")
-        bound = self.bind((*args, *variable), {**rest, **more})
-        return bound.args, bound.kwargs
+        variable: Iterable[Any] = rest.pop(self._var_args, ())
+        more: dict[str, Any] = rest.pop(self._var_kwargs, {})
+        args: list[Any] = []
+        for name in self._by_place:
+            if name not in rest and name not in self.defaults:
+                raise TypeError(f"{self.label} missing a required argument: {name!r}")
+            args.append(rest.pop(name, self.defaults.get(name)))
+        return (*args, *variable), {**rest, **more}
 
     def _take_apart(self, shown: list[Parameter]) -> None:
         self.names = tuple(p.name for p in shown)
@@ -93,11 +106,10 @@ class Parameters:
         }
         self._count = len(shown)
         self._by_place = tuple(p.name for p in shown if p.kind in _BY_PLACE)
-        self._only_by_place = tuple(p.name for p in shown if p.kind is Parameter.POSITIONAL_ONLY)
         self._by_name = frozenset(p.name for p in shown if p.kind in _BY_NAME)
         named = {p.kind: p.name for p in shown if p.kind in _VARIABLE}
-        self._var_args = named.get(Parameter.VAR_POSITIONAL)
-        self._var_kwargs = named.get(Parameter.VAR_KEYWORD)
+        self._var_args = named.get(Parameter.VAR_POSITIONAL, "")
+        self._var_kwargs = named.get(Parameter.VAR_KEYWORD, "")
         self.variable: dict[str, Any] = {
             name: () if kind is Parameter.VAR_POSITIONAL else {} for kind, name in named.items()
         }
@@ -121,7 +133,7 @@ class Parameters:
     def _check_is_no_data(self, parameter: Parameter | None) -> None:
         if parameter is None:
             return
-        if parameter.annotation in _DATA or parameter.annotation in {k.__name__ for k in _DATA}:
+        if parameter.annotation in _DATA or parameter.annotation in _DATA_NAMES:
             raise TypeError(
                 f"{self.label}: the ledger gives {self._injected!r}, an EffectContext: "
                 "rename a parameter that is data"
@@ -144,9 +156,6 @@ class Parameters:
             return Bound(args, kwargs, values)
         later = dict(zip(self._by_place[self._shift :], args[self._shift :], strict=False))
         return Bound(args[: self._shift], {**later, **kwargs}, values)
-
-
-_MISSING = object()
 
 
 def _signature(fn: Callable[..., Any]) -> Signature:
