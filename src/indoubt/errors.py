@@ -54,7 +54,7 @@ class OutcomeUnknown(IndoubtError):
         choices: the decisions a person may take.
     """
 
-    def __init__(  # noqa: D107
+    def __init__(
         self,
         message: str,
         *,
@@ -77,7 +77,7 @@ class OutcomeUnknown(IndoubtError):
 class EffectFailed(IndoubtError):
     """A recorded failure, raised again; ``effect`` says whether something may have happened."""
 
-    def __init__(  # noqa: D107
+    def __init__(
         self,
         message: str,
         *,
@@ -96,7 +96,7 @@ class EffectFailed(IndoubtError):
 class EffectBusy(IndoubtError):
     """Another holder's lease is still running; nothing was dispatched by this call."""
 
-    def __init__(  # noqa: D107
+    def __init__(
         self, message: str, *, record_id: str = "", retry_after: timedelta | None = None
     ) -> None:
         super().__init__(message)
@@ -107,7 +107,7 @@ class EffectBusy(IndoubtError):
 class KeyConflict(IndoubtError):
     """The key was used with other content; nothing was dispatched or changed by this call."""
 
-    def __init__(  # noqa: D107
+    def __init__(
         self, message: str, *, record_id: str = "", recorded: str = "", given: str = ""
     ) -> None:
         super().__init__(message)
@@ -123,7 +123,7 @@ class ScopeRequired(IndoubtError):
 class ReceiptNotStored(IndoubtError):
     """The effect happened; its result could not be stored. It is recorded so and never retried."""
 
-    def __init__(self, message: str, *, record_id: str = "") -> None:  # noqa: D107
+    def __init__(self, message: str, *, record_id: str = "") -> None:
         super().__init__(message)
         self.record_id = record_id
 
@@ -131,7 +131,7 @@ class ReceiptNotStored(IndoubtError):
 class LeaseLost(IndoubtError):
     """Somebody took this record over; what this caller learned is kept as evidence beside it."""
 
-    def __init__(self, message: str, *, record_id: str = "", fence: int = 0) -> None:  # noqa: D107
+    def __init__(self, message: str, *, record_id: str = "", fence: int = 0) -> None:
         super().__init__(message)
         self.record_id = record_id
         self.fence = fence
@@ -140,7 +140,7 @@ class LeaseLost(IndoubtError):
 class StaleDecision(IndoubtError):
     """The decision answers a question that is no longer asked; nothing was changed."""
 
-    def __init__(  # noqa: D107
+    def __init__(
         self, message: str, *, record_id: str = "", current_ref: str | None = None
     ) -> None:
         super().__init__(message)
@@ -151,7 +151,7 @@ class StaleDecision(IndoubtError):
 class AlreadyDecided(IndoubtError):
     """Somebody decided first; ``decision`` is what was decided."""
 
-    def __init__(self, message: str, *, record_id: str = "", decision: Any = None) -> None:  # noqa: D107
+    def __init__(self, message: str, *, record_id: str = "", decision: Any = None) -> None:
         super().__init__(message)
         self.record_id = record_id
         self.decision = decision
@@ -164,9 +164,7 @@ class TooEarly(IndoubtError):
     last said that it is active.
     """
 
-    def __init__(  # noqa: D107
-        self, message: str, *, record_id: str = "", until: datetime | None = None
-    ) -> None:
+    def __init__(self, message: str, *, record_id: str = "", until: datetime | None = None) -> None:
         super().__init__(message)
         self.record_id = record_id
         self.until = until
@@ -175,7 +173,7 @@ class TooEarly(IndoubtError):
 class RecordNotFound(IndoubtError, LookupError):
     """No such record for this tenant (a foreign tenant's id answers exactly like a missing one)."""
 
-    def __init__(self, message: str, *, record_id: str = "") -> None:  # noqa: D107
+    def __init__(self, message: str, *, record_id: str = "") -> None:
         super().__init__(message)
         self.record_id = record_id
 
@@ -183,7 +181,7 @@ class RecordNotFound(IndoubtError, LookupError):
 class OutcomePruned(IndoubtError):
     """The record was pruned; ``outcome`` is what its tombstone kept. The effect is not repeated."""
 
-    def __init__(self, message: str, *, record_id: str = "", outcome: str = "") -> None:  # noqa: D107
+    def __init__(self, message: str, *, record_id: str = "", outcome: str = "") -> None:
         super().__init__(message)
         self.record_id = record_id
         self.outcome = outcome

@@ -21,7 +21,7 @@ from indoubt.guard.identity import check_key, check_name, check_tenant, record_i
 from indoubt.guard.runtime import Runtime
 from indoubt.recovery.decisions import Decision, command_of, decide_flow, question
 from indoubt.recovery.inbox import Inbox, read_inbox
-from indoubt.recovery.items import JournalEntry, View, entry, view
+from indoubt.recovery.items import JournalEntry, RecordView, entry, view
 from indoubt.recovery.known import Registry
 from indoubt.recovery.on_request import cancel_flow, probe_flow
 from indoubt.recovery.recover import Pass, Recovery
@@ -51,7 +51,7 @@ class Ledger:
         abandon_after: ``recover`` closes what was never sent and nobody repeated for so long.
     """
 
-    def __init__(  # noqa: D107
+    def __init__(
         self,
         store: str | Store | None = None,
         *,
@@ -131,14 +131,14 @@ class Ledger:
 
     async def decide(
         self,
-        ref: str | View | OutcomeUnknown,
+        ref: str | RecordView | OutcomeUnknown,
         decision: Decision,
         *,
         actor: str,
         reason: str,
         decision_id: str | None = None,
         tenant_id: Tenant = ANY_TENANT,
-    ) -> View:
+    ) -> RecordView:
         """Record a person's answer to the question that ``ref`` names.
 
         Args:
@@ -157,9 +157,7 @@ class Ledger:
             TypeError, ValueError: a wrong argument; nothing was read or written.
         """
         asked = question(ref)
-        command = command_of(
-            asked, decision, actor=actor, reason=reason, decision_id=decision_id
-        )
+        command = command_of(asked, decision, actor=actor, reason=reason, decision_id=decision_id)
         runtime = self.open()
         seen = await self._seen(asked.record_id, tenant_id)
         return _shown(await runtime.driver.drive(decide_flow(runtime.resolver, seen, command)))
@@ -201,7 +199,7 @@ class Ledger:
 
     # -- more ------------------------------------------------------------------------------------
 
-    async def get(self, ref: str, *, tenant_id: Tenant = ANY_TENANT) -> View:
+    async def get(self, ref: str, *, tenant_id: Tenant = ANY_TENANT) -> RecordView:
         """Read one record by id or ref.
 
         Raises:
@@ -209,7 +207,7 @@ class Ledger:
         """
         return _shown(await self._seen(_record_id(ref), tenant_id))
 
-    async def find(self, name: str, key: str, *, tenant_id: str | None = None) -> View | None:
+    async def find(self, name: str, key: str, *, tenant_id: str | None = None) -> RecordView | None:
         """Look an act up by effect name and key; None where it was never asked for."""
         act = record_id(check_tenant(tenant_id), check_name(name), check_key(key))
         return await self.look_up(act)
@@ -228,7 +226,7 @@ class Ledger:
         events = await self.open().store.journal(record.id, after=after, limit=_limit(limit))
         return [entry(event.sequence, event.at_ms, decode_event(event.body)) for event in events]
 
-    async def probe(self, ref: str, *, tenant_id: Tenant = ANY_TENANT) -> View:
+    async def probe(self, ref: str, *, tenant_id: Tenant = ANY_TENANT) -> RecordView:
         """Ask the provider now, by hand: its answer is evidence, and settles what it may settle.
 
         Raises:
@@ -243,7 +241,7 @@ class Ledger:
 
     async def cancel(
         self, ref: str, *, actor: str, reason: str, tenant_id: Tenant = ANY_TENANT
-    ) -> View:
+    ) -> RecordView:
         """Ask that nothing more is sent. What was sent stays in doubt until it is settled.
 
         Raises:
@@ -290,13 +288,13 @@ class Ledger:
                 self._pid = os.getpid()
             return self._runtime
 
-    async def look_up(self, act: str) -> View | None:
+    async def look_up(self, act: str) -> RecordView | None:
         """Read one record; None where there is none."""
         runtime = self.open()
         seen = await runtime.driver.drive(runtime.engine.read(act))
         return None if seen.record is None else _shown(seen)
 
-    def look_up_blocking(self, act: str) -> View | None:
+    def look_up_blocking(self, act: str) -> RecordView | None:
         """The same on this thread."""
         runtime = self.open()
         seen = runtime.blocking.drive(runtime.engine.read(act))
@@ -343,7 +341,7 @@ class Ledger:
         return seen
 
 
-def _shown(seen: Seen) -> View:
+def _shown(seen: Seen) -> RecordView:
     if seen.record is None:
         raise RecordNotFound("no such record")
     return view(seen.record, seen.now_ms)
@@ -366,4 +364,3 @@ def _limit(limit: int) -> int:
     if not 1 <= limit <= PAGE_MAX:
         raise ValueError(f"limit: 1 to {PAGE_MAX}")
     return limit
-

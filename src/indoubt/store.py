@@ -121,7 +121,7 @@ class Extend(NamedTuple):
 
 
 class Guard(NamedTuple):
-    """The root (``id``) of the batch's records must still have this fence, or nothing is written."""
+    """The batch's root (``id``) must still have this fence, or nothing is written."""
 
     id: str
     fence: int
@@ -226,8 +226,8 @@ class Event(NamedTuple):
 class Lane(NamedTuple):
     """One of ``count`` disjoint shares of all records, by hash of the id."""
 
-    index: int
-    count: int
+    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 class DueQuery(NamedTuple):

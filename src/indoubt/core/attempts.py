@@ -11,6 +11,7 @@ from .bounds import ATTEMPTS_KEPT
 if TYPE_CHECKING:
     from .record import Attempt, Closed, Millis, Record
 
+
 def edit(attempts: tuple[Attempt, ...], number: int | None, **changes: Any) -> tuple[Attempt, ...]:
     """Change one attempt (None: the newest); a number that was folded away changes nothing."""
     if number is None and attempts:

@@ -82,7 +82,7 @@ class Row(Protocol):
     def fixed(self) -> bytes: ...
 
 
-class Fixed(Struct):
+class Fixed(Struct, frozen=True):
     """What never changes."""
 
     name: str
@@ -93,7 +93,7 @@ class Fixed(Struct):
     redacted: bool = False
 
 
-class Body(Struct):
+class Body(Struct, frozen=True):
     """What changes with the state."""
 
     policy: Policy = Policy()
@@ -115,7 +115,7 @@ class Body(Struct):
     pruned: bool = False
 
 
-class Event(Struct):
+class Event(Struct, frozen=True):
     """One journal entry: the commands of one write, in order, and what they led to."""
 
     did: tuple[str, ...]

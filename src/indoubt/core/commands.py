@@ -21,13 +21,13 @@ from .record import (
 )
 
 
-class Prepare(Struct):
+class Prepare(Struct, frozen=True):
     """Record the intent; the record must not exist."""
 
     record: Record
 
 
-class Claim(Struct):
+class Claim(Struct, frozen=True):
     """Become the holder: where nobody is, or where the lease is over or the owner proven dead.
 
     ``dead_owners`` were proven dead before the record was read; their attempts fall silent.
@@ -39,7 +39,7 @@ class Claim(Struct):
     store_epoch: int = 1
 
 
-class Dispatch(Struct):
+class Dispatch(Struct, frozen=True):
     """From now on it may have happened. At most one in a write."""
 
     fence: int
@@ -47,7 +47,7 @@ class Dispatch(Struct):
     policy: Policy | None = None
 
 
-class Acknowledge(Struct):
+class Acknowledge(Struct, frozen=True):
     """The provider has confirmed that it knows this attempt."""
 
     fence: int
@@ -55,14 +55,14 @@ class Acknowledge(Struct):
     external_ref: str | None = None
 
 
-class Checkpoint(Struct):
+class Checkpoint(Struct, frozen=True):
     """Keep a note about the attempt under way; says nothing about how far it came."""
 
     fence: int
     token: Raw
 
 
-class Renew(Struct):
+class Renew(Struct, frozen=True):
     """Hold on; ``permit_ms`` None leaves a fixed permit where it is."""
 
     fence: int
@@ -70,7 +70,7 @@ class Renew(Struct):
     permit_ms: Millis | None = None
 
 
-class Settle(Struct):
+class Settle(Struct, frozen=True):
     """Record an outcome. ``attempt`` is the one it speaks about; None: about all of them."""
 
     fence: int
@@ -83,7 +83,7 @@ class Settle(Struct):
     error: Raw = NO_RAW
 
 
-class Doubt(Struct):
+class Doubt(Struct, frozen=True):
     """The live holder cannot tell. ``returned``: its function has ended, nothing more is sent."""
 
     fence: int
@@ -92,7 +92,7 @@ class Doubt(Struct):
     evidence: Evidence | None = None
 
 
-class Release(Struct):
+class Release(Struct, frozen=True):
     """Let go. ``never_sent``: the holder certifies that its dispatch never left this process."""
 
     fence: int
@@ -100,20 +100,20 @@ class Release(Struct):
     after_ms: Millis | None = None
 
 
-class Clear(Struct):
+class Clear(Struct, frozen=True):
     """Proven absence: every open attempt is closed without effect."""
 
     fence: int
 
 
-class Ask(Struct):
+class Ask(Struct, frozen=True):
     """It is a person's turn."""
 
     fence: int
     reason: str
 
 
-class Note(Struct):
+class Note(Struct, frozen=True):
     """Evidence. ``counts`` against the probe budget; the rest is about attempt ``about``."""
 
     evidence: Evidence
@@ -124,7 +124,7 @@ class Note(Struct):
     closes: Closed | None = None
 
 
-class Decide(Struct):
+class Decide(Struct, frozen=True):
     """A person's answer to the question about attempt number ``attempt``."""
 
     kind: DecisionKind
@@ -135,18 +135,18 @@ class Decide(Struct):
     receipt: Raw = NO_RAW
 
 
-class Cancel(Struct):
+class Cancel(Struct, frozen=True):
     """Ask that no further attempt is sent. It cannot make the past certain."""
 
     actor: str
     reason: str
 
 
-class Reopen(Struct):
+class Reopen(Struct, frozen=True):
     """A repeat of the call after a certain "no effect" starts anew."""
 
 
-class Abandon(Struct):
+class Abandon(Struct, frozen=True):
     """Close what nobody will send: past ``no_use_after``, or repeated by nobody for too long."""
 
     reason: str

@@ -83,9 +83,7 @@ REPLAYABLE = frozenset({Safety.PURE, Safety.IDEMPOTENT, Safety.RETRY_SAFE})
 SETTLEMENTS = frozenset({S.SUCCEEDED, S.FAILED, S.PARTIAL, S.CANCELLED})
 
 
-def decide(
-    record: Record | None, commands: Sequence[Command], now_ms: Millis
-) -> Record | Refused:
+def decide(record: Record | None, commands: Sequence[Command], now_ms: Millis) -> Record | Refused:
     """Apply commands in order to one image of the record: all of them, or the first refusal."""
     dispatched = False
     for command in commands:

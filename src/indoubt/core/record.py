@@ -78,7 +78,7 @@ class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all values of the core."""
 
 
-class Policy(Struct):
+class Policy(Struct, frozen=True):
     """What was declared about the effect when it was last dispatched.
 
     Attributes:
@@ -102,7 +102,7 @@ class Policy(Struct):
     probes_within_ms: Millis = 600_000
 
 
-class Permission(Struct):
+class Permission(Struct, frozen=True):
     """A person allows one dispatch: number ``attempt`` of this record, nothing else."""
 
     attempt: int
@@ -111,14 +111,14 @@ class Permission(Struct):
     at_ms: Millis
 
 
-class Late(Struct):
+class Late(Struct, frozen=True):
     """A result that its fenced-out holder brought in."""
 
     receipt: Raw
     at_ms: Millis
 
 
-class Attempt(Struct):
+class Attempt(Struct, frozen=True):
     """One dispatch. Open until something closes it; ``silent_at_ms``: nobody can send it any more.
 
     Silence is known when its holder reported that its function has returned, or was proven dead.
@@ -144,7 +144,7 @@ class Attempt(Struct):
         return self.closed is None
 
 
-class Evidence(Struct):
+class Evidence(Struct, frozen=True):
     """One thing somebody reported about an attempt."""
 
     source: str
@@ -155,7 +155,7 @@ class Evidence(Struct):
     data: Raw = NO_RAW
 
 
-class Decided(Struct):
+class Decided(Struct, frozen=True):
     """A decision that was taken, as its repeat must find it."""
 
     decision_id: str
@@ -166,7 +166,7 @@ class Decided(Struct):
     at_ms: Millis
 
 
-class Record(Struct):
+class Record(Struct, frozen=True):
     """One thing we track."""
 
     id: str

@@ -7,14 +7,13 @@ Rule 3: an acknowledged attempt is never sent again until the provider says that
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from .absence import Absence
 from .record import CLOSED, Effect, Safety, State
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Verdict(StrEnum):
@@ -89,7 +88,8 @@ COLUMN = {
 }
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Row:
     """One row: when it applies, and what each class does then."""
 
     name: str
@@ -146,9 +146,7 @@ TABLE: tuple[Row, ...] = (
         lambda s: s.late,
         (V.ADOPT_LATE, V.ADOPT_LATE, V.ADOPT_LATE, V.ADOPT_LATE, V.ASK),
     ),
-    Row(
-        "probe answers for another execution_id", lambda s: s.probe is P.FOREIGN, _same(V.ASK)
-    ),
+    Row("probe answers for another execution_id", lambda s: s.probe is P.FOREIGN, _same(V.ASK)),
     Row(
         "probe: succeeded",
         lambda s: s.probe is P.SUCCEEDED,

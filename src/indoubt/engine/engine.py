@@ -134,9 +134,7 @@ class Engine:
         record_id = seen.record.id if seen.record else conflict.id
         return self._seen(conflict.found, record_id)
 
-    def _submit(
-        self, batch: Batch, deadline: float
-    ) -> Generator[Request, Any, Written | Conflict]:
+    def _submit(self, batch: Batch, deadline: float) -> Generator[Request, Any, Written | Conflict]:
         try:
             return (yield from self._insist(batch, deadline))
         except CallerGone as gone:
@@ -145,9 +143,7 @@ class Engine:
             gone.written = answer if isinstance(answer, Written) else None
             raise
 
-    def _insist(
-        self, batch: Batch, deadline: float
-    ) -> Generator[Request, Any, Written | Conflict]:
+    def _insist(self, batch: Batch, deadline: float) -> Generator[Request, Any, Written | Conflict]:
         tries = 0
         while True:
             answer: Written | Conflict | StoreError = yield Write(batch)

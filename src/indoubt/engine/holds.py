@@ -43,7 +43,14 @@ class Hold:
     """
 
     __slots__ = (
-        "_pid", "due", "lease_ms", "lease_until", "lost", "on_lost", "permit_ms", "permit_until",
+        "_pid",
+        "due",
+        "lease_ms",
+        "lease_until",
+        "lost",
+        "on_lost",
+        "permit_ms",
+        "permit_until",
         "record",
     )
 
@@ -57,7 +64,7 @@ class Hold:
         self.permit_until = sent_at + permit_ms / 1000
         self.due = sent_at + lease_ms / 1000 / RENEWALS_PER_LEASE
         self.lost = False
-        self.on_lost: Callable[[], None] | None = None
+        self.on_lost: Callable[[], object] | None = None
         self._pid = os.getpid()
 
     def lose(self) -> None:

@@ -37,8 +37,8 @@ async def invoke(request: Invoke) -> Returned | Raised:
         return Raised(error)
 
 
-async def _in_time(called: Awaitable[Any], timeout: float | None) -> Returned | Raised:
-    limit = asyncio.timeout(timeout)
+async def _in_time(called: Awaitable[Any], seconds: float | None) -> Returned | Raised:
+    limit = asyncio.timeout(seconds)
     try:
         async with limit:
             return Returned(await called)
@@ -47,7 +47,7 @@ async def _in_time(called: Awaitable[Any], timeout: float | None) -> Returned | 
 
 
 async def _under_hold(
-    called: Awaitable[Any], timeout: float | None, hold: Hold
+    called: Awaitable[Any], seconds: float | None, hold: Hold
 ) -> Returned | Raised:
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     running, interrupted = True, False
@@ -60,9 +60,9 @@ async def _under_hold(
 
     hold.on_lost = lambda: loop.call_soon_threadsafe(interrupt)
     try:
-        if timeout is None:
+        if seconds is None:
             return Returned(await called)
-        return await _in_time(called, timeout)
+        return await _in_time(called, seconds)
     except asyncio.CancelledError:
         if not interrupted or task is None or task.uncancel() > 0:
             raise  # the caller's own cancellation

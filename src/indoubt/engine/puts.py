@@ -56,9 +56,7 @@ def put_of(
         lease_until=_time(
             before and before.lease_until_ms, after.lease_until_ms, now_ms, insert=insert
         ),
-        permit_until=_time(
-            _permit(before), _permit(after), now_ms, insert=dispatched_anew
-        ),
+        permit_until=_time(_permit(before), _permit(after), now_ms, insert=dispatched_anew),
         ready_at=_time(before and before.ready_at_ms, after.ready_at_ms, now_ms, insert=insert),
         dispatched_at=_time(
             _dispatched(before), _dispatched(after), now_ms, insert=dispatched_anew

@@ -61,7 +61,7 @@ class Raised(NamedTuple):
     ours: bool = False
 
 
-class CallerGone(Exception):  # noqa: N818 - not an error: the caller was cancelled
+class CallerGone(Exception):
     """Thrown into a flow whose caller is gone: record what is known, and end.
 
     A write that was under way is repeated by its id; ``written`` and ``seen`` are what became of

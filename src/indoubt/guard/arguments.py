@@ -2,7 +2,8 @@
 
 Promises: what is recorded was checked before anything is sent; one call has one fingerprint, in
 every process; arguments equal to their defaults are left out, so that a new parameter with
-a default changes no fingerprint; `rebuild` gives what the caller gave, or raises.
+a default changes no fingerprint; `rebuild` gives all that was recorded, in the annotated types, or
+raises.
 """
 
 from collections.abc import Callable, Iterable
@@ -238,7 +239,7 @@ class Arguments:
         for parameter in self.signature.parameters.values():
             kind = resolved(parameter.annotation, self._fn)
             if parameter.kind is parameter.VAR_POSITIONAL and needs_conversion(kind):
-                kind = list[kind]
+                kind = tuple[kind, ...]
             if parameter.kind is parameter.VAR_KEYWORD and needs_conversion(kind):
                 kind = dict[str, kind]
             if needs_conversion(kind):

@@ -426,4 +426,4 @@ def _lease_lost(context: EffectContext, why: str) -> LeaseLost:
     )
 
 
-__all__ = ["EffectBusy", "Call", "Done", "Ours", "Performance"]
+__all__ = ["Call", "Done", "EffectBusy", "Ours", "Performance"]

@@ -61,7 +61,7 @@ class EffectContext:
         ledger: the ledger that guards it.
     """
 
-    def __init__(  # noqa: D107
+    def __init__(
         self, runtime: Runtime, seen: Seen, hold: Hold, *, idempotency_key: str, blocking: bool
     ) -> None:
         record = seen.record
@@ -195,7 +195,7 @@ class Scope:
         tenant_id: the tenant of records made inside.
     """
 
-    def __init__(  # noqa: D107
+    def __init__(
         self,
         ledger: object,
         *,

@@ -39,7 +39,7 @@ class ProbeBudget:
         within: counted from the first of them.
     """
 
-    def __init__(self, count: int = 10, within: timedelta = timedelta(minutes=10)) -> None:  # noqa: D107
+    def __init__(self, count: int = 10, within: timedelta = timedelta(minutes=10)) -> None:
         if type(count) is not int or count < 1:
             raise ValueError("probe_budget: count is a whole number from 1")
         self.count = count
@@ -73,7 +73,7 @@ class EffectPolicy:
         probe_budget: see ``ProbeBudget``.
     """
 
-    def __init__(  # noqa: D107
+    def __init__(
         self,
         *,
         safety: Safety | str | None = None,
@@ -157,7 +157,7 @@ class Definition:
 
     kind = "effect"
 
-    def __init__(self, fn: Callable[..., Any], declared: EffectPolicy) -> None:  # noqa: D107
+    def __init__(self, fn: Callable[..., Any], declared: EffectPolicy) -> None:
         self.fn = fn
         self.declared = declared
         self.name = effect_name(fn, declared.name)

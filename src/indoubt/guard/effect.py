@@ -13,12 +13,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from msgspec import Raw
-from msgspec.structs import replace
 
-from indoubt.core.record import Policy, Record
+from indoubt.core.record import Record
 
 from .call import Call, Done, Performance
-from .context import EffectContext, Scope, scope_of
+from .context import EffectContext, scope_of
 from .definition import Definition, milliseconds
 from .identity import check_key, check_scope, check_tenant, record_id
 
@@ -58,7 +57,7 @@ class Using(NamedTuple):
 class Effect:
     """One guarded function: how its calls become records."""
 
-    def __init__(  # noqa: D107
+    def __init__(
         self, definition: Definition, ledger: object, opener: Callable[[], Runtime]
     ) -> None:
         self.definition = definition
@@ -169,7 +168,7 @@ class Effect:
 class Guarded:
     """What hangs on a guarded function besides the call itself: other ways to make that call."""
 
-    def __init__(self, effect: Effect, using: Using) -> None:  # noqa: D107
+    def __init__(self, effect: Effect, using: Using) -> None:
         self._effect = effect
         self._using = using
 

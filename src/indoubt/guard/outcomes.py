@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from indoubt.core.decisions import choices
 from indoubt.errors import EffectBusy, EffectFailed, OutcomeUnknown
@@ -31,15 +31,15 @@ def outcome_unknown(
         evidence=[shown(one) for one in record.evidence],
         next=next_step,
         retry_after=None if retry_after_ms is None else timedelta(milliseconds=retry_after_ms),
-        choices=sorted(choices(record)),
+        choices=sorted(kind.value for kind in choices(record)),
     )
 
 
 def effect_failed(record: Record) -> EffectFailed:
     """The recorded outcome, raised again."""
     effect = record.effect.value if record.effect else "none"
-    error = plain(record.error)
-    code = error.get("code") if isinstance(error, dict) else None
+    error: Any = plain(record.error)
+    code: Any = cast("dict[str, Any]", error).get("code") if isinstance(error, dict) else None
     why = "cancel was asked" if record.cancel_requested else f"recorded as {record.state}"
     again = "" if effect == "none" else "; only decide(ref, AllowOneAttempt(), ...) sends it again"
     return EffectFailed(

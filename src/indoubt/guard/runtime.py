@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Runtime:
     """Made when a ledger first opens its store, and anew in a forked child."""
 
-    def __init__(  # noqa: D107
+    def __init__(
         self, ledger: object, store: Store, *, lease_ms: int, clock: LocalClock | None = None
     ) -> None:
         self.ledger = ledger

@@ -46,127 +46,29 @@ def to_json(value: object, *, where: str, naive: bool = False, secret: bool = Fa
         NotJson: the value has no JSON form that says all it holds.
         ValueError: a datetime has no time zone, or one that its text cannot say.
     """
-    walk = Walk(where, naive=naive, secret=secret)
+    walk = _Walk(where, naive=naive, secret=secret)
     return Written(walk.copy(value), walk.special)
 
 
-class Walk:
+class _Walk:
     """One walk: `_path` leads from the top to the value in hand, `_open` has what contains it."""
 
-    __slots__ = ("_naive", "_open", "_path", "_secret", "_where", "special")
+    __slots__ = ("_open", "_path", "_where", "naive", "secret", "special")
 
     def __init__(self, where: str, *, naive: bool, secret: bool) -> None:
         self._where = where
-        self._naive = naive
-        self._secret = secret
         self._path: list[object] = []
         self._open: set[int] = set()
+        self.naive = naive
+        self.secret = secret
         self.special = False
 
     def copy(self, value: object) -> object:
         kind = type(value)
-        if kind in _SCALARS:
-            return value
-        return _writer(kind)(self, value)
+        return value if kind in _SCALARS else _writer(kind)(self, value)
 
-    def as_it_is(self, value: object) -> object:
-        return value
-
-    def refused(self, value: object) -> object:
-        raise self._refusal(f"{type(value).__name__} is not JSON")
-
-    def items(self, value: list[object] | tuple[object, ...]) -> object:
-        self._enter(value)
-        written = [self._step(index, item) for index, item in enumerate(value)]
-        self._open.discard(id(value))
-        return written
-
-    def entries(self, value: Mapping[object, object]) -> object:
-        self._enter(value)
-        written = {key: self._step(key, item) for key, item in value.items()}
-        self._open.discard(id(value))
-        return written
-
-    def enum(self, value: Enum) -> object:
-        self.special = True
-        return self.copy(value.value)
-
-    def decimal(self, value: Decimal) -> object:
-        if not value.is_finite():
-            raise self._refusal("a Decimal must be finite")
-        self.special = True
-        # The caller's decimal context may ask for a small "e"; the fingerprint must not change.
-        return Decimal.__str__(value).upper()
-
-    def instant(self, value: datetime) -> object:
-        if value.utcoffset() is None and not self._naive:
-            raise ValueError(f"{self._at()}: a datetime must have a time zone")
-        return self._clock(value, datetime.isoformat(value))
-
-    def time_of_day(self, value: time) -> object:
-        return self._clock(value, time.isoformat(value))
-
-    def day(self, value: date) -> object:
-        self.special = True
-        return date.isoformat(value)
-
-    def duration(self, value: timedelta) -> object:
-        self.special = True
-        return msgspec.to_builtins(timedelta(value.days, value.seconds, value.microseconds))
-
-    def uuid(self, value: UUID) -> object:
-        self.special = True
-        return str(value)
-
-    def dataclass(self, value: Any) -> object:
-        """Write what it is made from; what it computes by itself follows from that."""
-        self.special = True
-        self._enter(value)
-        kind: type[Any] = type(value)
-        written = {name: self._step(name, getattr(value, name)) for name in _init_fields(kind)}
-        self._open.discard(id(value))
-        return written
-
-    def struct(self, value: msgspec.Struct) -> object:
-        """Write a Struct as msgspec does: its names, its tag, and as an array if it is one."""
-        self.special = True
-        self._enter(value)
-        config = value.__struct_config__
-        written = {name: self._step(name, part) for name, part in _struct_parts(value)}
-        self._open.discard(id(value))
-        if config.array_like:
-            return [*([] if config.tag is None else [config.tag]), *written.values()]
-        return written if config.tag is None else {config.tag_field: config.tag, **written}
-
-    def model(self, value: Any) -> object:
-        """Write a model by its own rules, but see first that they hide or lose nothing."""
-        self._enter(value)
-        self.copy(value.model_dump(mode="python"))
-        self._open.discard(id(value))
-        self.special = True
-        return value.model_dump(mode="json")
-
-    def hidden(self, value: Any) -> object:
-        if not self._secret:
-            raise self._refusal(f"{type(value).__name__} hides its value: redact the parameter")
-        self.special = True
-        return self.copy(value.get_secret_value())
-
-    def _clock(self, value: datetime | time, text: str) -> str:
-        offset = value.utcoffset()
-        if offset is not None and offset % _MINUTE:
-            raise ValueError(f"{self._at()}: an offset from UTC must be in whole minutes")
-        self.special = True
-        return text[:-6] + "Z" if text.endswith("+00:00") else text
-
-    def _enter(self, container: object) -> None:
-        if id(container) in self._open:
-            raise self._refusal("it contains itself")
-        if len(self._open) == DEPTH_MAX:
-            raise self._refusal(f"more than {DEPTH_MAX} levels deep")
-        self._open.add(id(container))
-
-    def _step(self, key: object, value: object) -> object:
+    def step(self, key: object, value: object) -> object:
+        """Copy what stands under `key` of the container in hand."""
         if type(value) in _SCALARS:
             return value
         self._path.append(key)
@@ -174,29 +76,146 @@ class Walk:
         self._path.pop()
         return written
 
-    def _refusal(self, rule: str) -> NotJson:
-        return NotJson(self._at(), rule)
+    def enter(self, container: object) -> None:
+        if id(container) in self._open:
+            raise self.refusal("it contains itself")
+        if len(self._open) == DEPTH_MAX:
+            raise self.refusal(f"more than {DEPTH_MAX} levels deep")
+        self._open.add(id(container))
 
-    def _at(self) -> str:
+    def leave(self, container: object) -> None:
+        self._open.discard(id(container))
+
+    def refusal(self, rule: str) -> NotJson:
+        return NotJson(self.at(), rule)
+
+    def at(self) -> str:
         return self._where + "".join(map(_shown, self._path))
 
 
-_Writer: TypeAlias = Callable[[Walk, Any], object]
+def _as_it_is(walk: _Walk, value: object) -> object:
+    del walk
+    return value
+
+
+def _refused(walk: _Walk, value: object) -> object:
+    raise walk.refusal(f"{type(value).__name__} is not JSON")
+
+
+def _items(walk: _Walk, value: list[object] | tuple[object, ...]) -> object:
+    walk.enter(value)
+    written = [walk.step(index, item) for index, item in enumerate(value)]
+    walk.leave(value)
+    return written
+
+
+def _entries(walk: _Walk, value: Mapping[object, object]) -> object:
+    walk.enter(value)
+    written = {key: walk.step(key, item) for key, item in value.items()}
+    walk.leave(value)
+    return written
+
+
+def _enum(walk: _Walk, value: Enum) -> object:
+    walk.special = True
+    return walk.copy(value.value)
+
+
+def _decimal(walk: _Walk, value: Decimal) -> object:
+    if not value.is_finite():
+        raise walk.refusal("a Decimal must be finite")
+    walk.special = True
+    # The caller's decimal context may ask for a small "e"; the fingerprint must not change.
+    return Decimal.__str__(value).upper()
+
+
+def _instant(walk: _Walk, value: datetime) -> object:
+    if value.utcoffset() is None and not walk.naive:
+        raise ValueError(f"{walk.at()}: a datetime must have a time zone")
+    return _clock(walk, value, datetime.isoformat(value))
+
+
+def _time_of_day(walk: _Walk, value: time) -> object:
+    return _clock(walk, value, time.isoformat(value))
+
+
+def _clock(walk: _Walk, value: datetime | time, text: str) -> str:
+    offset = value.utcoffset()
+    if offset is not None and offset % _MINUTE:
+        raise ValueError(f"{walk.at()}: an offset from UTC must be in whole minutes")
+    walk.special = True
+    return text[:-6] + "Z" if text.endswith("+00:00") else text
+
+
+def _day(walk: _Walk, value: date) -> object:
+    walk.special = True
+    return date.isoformat(value)
+
+
+def _duration(walk: _Walk, value: timedelta) -> object:
+    walk.special = True
+    return msgspec.to_builtins(timedelta(value.days, value.seconds, value.microseconds))
+
+
+def _uuid(walk: _Walk, value: UUID) -> object:
+    walk.special = True
+    return str(value)
+
+
+def _dataclass(walk: _Walk, value: Any) -> object:
+    """Write what it is made from; what it computes by itself follows from that."""
+    walk.special = True
+    walk.enter(value)
+    names = _init_fields(cast("type[Any]", type(value)))
+    written = {name: walk.step(name, getattr(value, name)) for name in names}
+    walk.leave(value)
+    return written
+
+
+def _struct(walk: _Walk, value: msgspec.Struct) -> object:
+    """Write a Struct as msgspec does: its names, its tag, and as an array if it is one."""
+    walk.special = True
+    walk.enter(value)
+    config = value.__struct_config__
+    written = {name: walk.step(name, part) for name, part in _struct_parts(value)}
+    walk.leave(value)
+    if config.array_like:
+        return [*([] if config.tag is None else [config.tag]), *written.values()]
+    return written if config.tag is None else {config.tag_field: config.tag, **written}
+
+
+def _model(walk: _Walk, value: Any) -> object:
+    """Write a model by its own rules, but see first that they hide or lose nothing."""
+    walk.enter(value)
+    walk.copy(value.model_dump(mode="python"))
+    walk.leave(value)
+    walk.special = True
+    return value.model_dump(mode="json")
+
+
+def _hidden(walk: _Walk, value: Any) -> object:
+    if not walk.secret:
+        raise walk.refusal(f"{type(value).__name__} hides its value: redact the parameter")
+    walk.special = True
+    return walk.copy(value.get_secret_value())
+
+
+_Writer: TypeAlias = Callable[[_Walk, Any], object]
 
 # The first that fits: an enum of texts is a text, a datetime is a date too.
 _WRITERS: tuple[tuple[type | tuple[type, ...], _Writer], ...] = (
-    ((str, int, float), Walk.as_it_is),
-    (Enum, Walk.enum),
-    ((list, tuple), Walk.items),
-    (Decimal, Walk.decimal),
-    (datetime, Walk.instant),
-    (date, Walk.day),
-    (time, Walk.time_of_day),
-    (timedelta, Walk.duration),
-    (UUID, Walk.uuid),
-    (msgspec.Struct, Walk.struct),
-    ((bytes, bytearray, memoryview, set, frozenset), Walk.refused),
-    (Mapping, Walk.entries),
+    ((str, int, float), _as_it_is),
+    (Enum, _enum),
+    ((list, tuple), _items),
+    (Decimal, _decimal),
+    (datetime, _instant),
+    (date, _day),
+    (time, _time_of_day),
+    (timedelta, _duration),
+    (UUID, _uuid),
+    (msgspec.Struct, _struct),
+    ((bytes, bytearray, memoryview, set, frozenset), _refused),
+    (Mapping, _entries),
 )
 
 
@@ -207,10 +226,10 @@ def _writer(kind: type) -> _Writer:
         if issubclass(kind, kinds):
             return writer
     if callable(getattr(kind, "model_dump", None)):
-        return Walk.model
+        return _model
     if callable(getattr(kind, "get_secret_value", None)):
-        return Walk.hidden
-    return Walk.dataclass if dataclasses.is_dataclass(kind) else Walk.as_it_is
+        return _hidden
+    return _dataclass if dataclasses.is_dataclass(kind) else _as_it_is
 
 
 @functools.lru_cache(maxsize=_KINDS_KEPT)

@@ -1,4 +1,4 @@
-"""Recovery: the contract a provider is asked by (seed 000), and what is done about what is in doubt.
+"""Recovery: the contract by which a provider is asked (seed 000), and what is done about doubt.
 
 The four names of the contract are re-exported here; importing this module opens no store.
 """

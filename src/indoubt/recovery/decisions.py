@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from indoubt.core.bounds import MESSAGE_CHARS, NAME_CHARS, RECEIPT_BYTES
-from indoubt.core.commands import Claim, Command, Decide
+from indoubt.core.commands import Command, Decide
 from indoubt.core.record import NO_RAW, DecisionKind, Record, State
 from indoubt.core.refusals import Refused
 from indoubt.engine.ids import decision_id as new_decision_id
@@ -27,7 +27,7 @@ from indoubt.errors import (
 from indoubt.json_values import detach
 from indoubt.store import Conflict
 
-from .items import View, when
+from .items import RecordView, when
 from .resolve import STORE_PATIENCE_S
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Question(NamedTuple):
     attempt: int
 
 
-def question(asked: str | View | OutcomeUnknown) -> Question:
+def question(asked: str | RecordView | OutcomeUnknown) -> Question:
     """Read a ref.
 
     Raises:
@@ -155,9 +155,7 @@ def words(value: object, where: str, most: int = MESSAGE_CHARS) -> str:
     return value
 
 
-def decide_flow(
-    resolver: Resolver, seen: Seen, command: Decide
-) -> Generator[Request, Any, Seen]:
+def decide_flow(resolver: Resolver, seen: Seen, command: Decide) -> Generator[Request, Any, Seen]:
     """Record a decision; it ends whatever hold is over, and raises the fence.
 
     Raises:

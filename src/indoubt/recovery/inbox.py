@@ -15,12 +15,10 @@ from indoubt.core.record import Record, State
 from indoubt.core.situation import held
 from indoubt.store import ScanQuery, Tenant
 
-from .items import View, view
+from .items import RecordView, view
 
 if TYPE_CHECKING:
     from indoubt.engine.engine import Engine
-    from indoubt.store import Page
-    from indoubt.store import View as StoreView
 
 UNMARKED, MARKED = "u.", "m."
 
@@ -28,7 +26,7 @@ UNMARKED, MARKED = "u.", "m."
 class Inbox(msgspec.Struct, frozen=True):
     """One page; ``cursor`` None means that there is no more."""
 
-    items: tuple[View, ...]
+    items: tuple[RecordView, ...]
     cursor: str | None = None
 
 
@@ -41,10 +39,12 @@ async def read_inbox(
     cursor: str | None,
 ) -> Inbox:
     """Read one page."""
-    items: list[View] = []
+    items: list[RecordView] = []
+    query = ScanQuery(kinds=kinds, tenant_id=tenant_id)
     half, after = _position(cursor)
     if half == UNMARKED:
-        page = await _scan(engine, "ready", tenant_id, kinds, limit, after)
+        unmarked = query._replace(view="ready", states=(State.DISPATCHED.value,))
+        page = await engine.store.scan(unmarked._replace(after=after, limit=limit))
         records = [record_of(row) for row in page.records]
         items = [view(r, page.now_ms) for r in records if _holderless(engine, r, page.now_ms)]
         if page.cursor is not None:
@@ -52,7 +52,8 @@ async def read_inbox(
         after = None
     if len(items) >= limit:
         return Inbox(tuple(items), MARKED)
-    page = await _scan(engine, "doubt", tenant_id, kinds, limit - len(items), after)
+    marked = query._replace(view="doubt", after=after, limit=limit - len(items))
+    page = await engine.store.scan(marked)
     items += [view(record_of(row), page.now_ms) for row in page.records]
     return Inbox(tuple(items), None if page.cursor is None else MARKED + page.cursor)
 
@@ -63,22 +64,6 @@ def _position(cursor: str | None) -> tuple[str, str | None]:
     if not isinstance(cursor, str) or cursor[:2] not in {UNMARKED, MARKED}:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError("cursor: not one of this listing")
     return cursor[:2], cursor[2:] or None
-
-
-async def _scan(
-    engine: Engine,
-    by: StoreView,
-    tenant_id: Tenant,
-    kinds: tuple[str, ...],
-    limit: int,
-    after: str | None,
-) -> Page:
-    states = (State.DISPATCHED.value,) if by == "ready" else ()
-    return await engine.store.scan(
-        ScanQuery(
-            view=by, kinds=kinds, states=states, tenant_id=tenant_id, after=after, limit=limit
-        )
-    )
 
 
 def _holderless(engine: Engine, record: Record, now_ms: int) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -33,7 +33,7 @@ class Choice(NamedTuple):
     risk: str
 
 
-class View(msgspec.Struct, frozen=True, kw_only=True):
+class RecordView(msgspec.Struct, frozen=True, kw_only=True):
     """A record as it stands, for people and programs; plain values only.
 
     Attributes:
@@ -85,13 +85,13 @@ def _json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
-    return list(value) if isinstance(value, tuple) else value
+    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-def view(record: Record, now_ms: int, *, retry_after_ms: int | None = None) -> View:
+def view(record: Record, now_ms: int, *, retry_after_ms: int | None = None) -> RecordView:
     """Show a record as it stood at ``now_ms`` of the store's clock."""
     is_open = bool(record.open_attempts)
-    return View(
+    return RecordView(
         ref=record.ref,
         record_id=record.id,
         kind=record.kind,
@@ -127,9 +127,7 @@ def shown_state(record: Record, now_ms: int) -> str:
     """The state; a dispatched record whose lease is over is in doubt, marked or not."""
     lapsed = record.lease_until_ms is not None and record.lease_until_ms <= now_ms
     return (
-        State.IN_DOUBT.value
-        if record.state is State.DISPATCHED and lapsed
-        else record.state.value
+        State.IN_DOUBT.value if record.state is State.DISPATCHED and lapsed else record.state.value
     )
 
 

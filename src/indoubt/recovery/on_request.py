@@ -42,9 +42,7 @@ def probe_flow(
         return (yield from resolver.resolve(seen, known, limits)).seen
     asked = yield from ask(known, record)
     notes = asked.notes(seen.now_ms, counts=False)
-    done = yield from engine.persist(
-        seen, notes, deadline=engine.clock.now() + STORE_PATIENCE_S
-    )
+    done = yield from engine.persist(seen, notes, deadline=engine.clock.now() + STORE_PATIENCE_S)
     return seen if isinstance(done, Refused) else done
 
 

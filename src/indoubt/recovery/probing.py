@@ -129,9 +129,7 @@ class Asked(NamedTuple):
                 counts=counts,
                 about=answer.attempt,
                 active=answer.status is Probe.ACTIVE,
-                closes=None
-                if self.speaks_for_all or answer.status not in ENDED
-                else Closed.FAILED,
+                closes=None if self.speaks_for_all or answer.status not in ENDED else Closed.FAILED,
             )
             for answer in self.answers
         )

@@ -17,7 +17,7 @@ from indoubt.engine.engine import Seen
 from indoubt.errors import IndoubtError, StoreError
 from indoubt.store import ANY_TENANT, ScanQuery, Tenant
 
-from .items import View, view
+from .items import RecordView, view
 from .resolve import STORE_PATIENCE_S, Kind, Limits, Resolved, Resolver
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
         cursor: more is to come; None at the end.
     """
 
-    settled: tuple[View, ...] = ()
-    replayed: tuple[View, ...] = ()
-    waiting: tuple[View, ...] = ()
-    asked: tuple[View, ...] = ()
-    skipped: tuple[View, ...] = ()
+    settled: tuple[RecordView, ...] = ()
+    replayed: tuple[RecordView, ...] = ()
+    waiting: tuple[RecordView, ...] = ()
+    asked: tuple[RecordView, ...] = ()
+    skipped: tuple[RecordView, ...] = ()
     errors: tuple[tuple[str, str], ...] = ()
     cursor: str | None = None
 
@@ -63,7 +63,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
 class Pass:
     """One pass of ``Ledger.recover``."""
 
-    def __init__(  # noqa: D107
+    def __init__(
         self,
         resolver: Resolver,
         driver: AsyncDriver,
@@ -80,7 +80,7 @@ class Pass:
         self._until = self._engine.clock.now() + wait_s
         self._run = run
         self._abandon_ms = abandon_ms
-        self._found: dict[str, list[View]] = {name: [] for name in LISTS}
+        self._found: dict[str, list[RecordView]] = {name: [] for name in LISTS}
         self._errors: list[tuple[str, str]] = []
 
     async def go(
@@ -163,9 +163,7 @@ class Pass:
 
     def _list(self, name: str, seen: Seen, retry_after_ms: int | None = None) -> None:
         if seen.record is not None:
-            self._found[name].append(
-                view(seen.record, seen.now_ms, retry_after_ms=retry_after_ms)
-            )
+            self._found[name].append(view(seen.record, seen.now_ms, retry_after_ms=retry_after_ms))
 
 
 LISTS = ("settled", "replayed", "waiting", "asked", "skipped")

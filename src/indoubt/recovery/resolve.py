@@ -32,7 +32,7 @@ from indoubt.core.verdicts import Probe, Verdict, verdict
 from indoubt.engine.engine import Engine, Seen
 from indoubt.engine.holds import Hold
 from indoubt.engine.requests import CallerGone, Request, Sleep
-from indoubt.json_values import detach, thaw
+from indoubt.json_values import detach
 from indoubt.store import Conflict
 
 from .probing import Asked, ask
@@ -248,13 +248,11 @@ class Resolver:
         done = yield from self._write(seen, commands)
         return self._after(done, seen)
 
-    def _closing(
-        self, answer: Verdict, record: Record, asked: Asked | None
-    ) -> tuple[Command, ...]:
+    def _closing(self, answer: Verdict, record: Record, asked: Asked | None) -> tuple[Command, ...]:
         fence = record.fence
         if answer is V.ADOPT and asked is not None:
             found = asked.decisive
-            receipt = detach(thaw(found.result.result), where="probe result").text
+            receipt = detach(found.result.to_dict()["result"], where="probe result").text
             return (_adopt(fence, found.attempt, Raw(receipt)),)
         if answer is V.ADOPT_LATE:
             late = next(a for a in record.open_attempts if a.late is not None)
@@ -320,7 +318,9 @@ class Resolver:
         if isinstance(done, Conflict):
             return self.engine.found(done, seen)
         if isinstance(done, Refused):  # the rules and the table disagree: a bug, said loudly
-            raise AssertionError(f"{_record(seen).id}: verdict refused: {done.reason}")
+            raise AssertionError(  # noqa: TRY004
+                f"{_record(seen).id}: verdict refused: {done.reason}"
+            )
         return done
 
     def _verdict(
@@ -351,7 +351,7 @@ class Resolver:
 
     def _governed(self, seen: Seen, known: Known | None) -> Record:
         record = _record(seen)
-        return replace(record, policy=governing(record.policy, known and known.policy))
+        return replace(record, policy=governing(record.policy, known.policy if known else None))
 
     def _absence(self, seen: Seen) -> Absence:
         return absence(
@@ -403,13 +403,13 @@ def _adopt(fence: int, attempt: int, receipt: Raw) -> Settle:
 
 
 def _close_possible(fence: int, asked: Asked) -> Settle:
-    error = asked.decisive.result.error
+    error = asked.decisive.result.to_dict()["error"]
     return Settle(
         fence=fence,
         outcome=State.FAILED if asked.status is Probe.FAILED else State.CANCELLED,
         effect=Effect.POSSIBLE,
         closes=Closed.FAILED,
-        error=Raw(detach(thaw(error), where="probe error").text) if error is not None else NO_RAW,
+        error=Raw(detach(error, where="probe error").text) if error is not None else NO_RAW,
     )
 
 
@@ -417,4 +417,3 @@ def _record(seen: Seen) -> Record:
     if seen.record is None:
         raise LookupError("the record is gone")
     return seen.record
-
