@@ -4,6 +4,7 @@ Promises: nothing here raises what the caller's classes raise, nor says what the
 is never taken for a number.
 """
 
+import collections.abc
 import functools
 import inspect
 import types
@@ -34,6 +35,8 @@ _JSON_KINDS = (
     kinds.TypedDictType,
     kinds.UnionType,
 )
+# What msgspec knows as classes, though any JSON may stand there.
+_ANYTHING = (object, collections.abc.Iterable)
 
 
 class DoesNotFit(ValueError):
@@ -92,10 +95,10 @@ def resolved(annotation: Any, fn: Callable[..., Any], *, extras: bool = False) -
 
 def needs_conversion(kind: Any) -> bool:
     """Whether a value of this type is more than the JSON that it is written as."""
-    if isinstance(kind, str) or kind in (object, inspect.Parameter.empty):
+    if isinstance(kind, str) or kind is inspect.Parameter.empty:
         return False
     nodes = _nodes(kind)
-    return nodes is None or any(not isinstance(node, _JSON_KINDS) for node in nodes)
+    return nodes is None or not all(map(_is_json, nodes))
 
 
 def can_convert(kind: Any) -> bool:
@@ -104,7 +107,9 @@ def can_convert(kind: Any) -> bool:
         return all(map(can_convert, typing.get_args(kind)))
     nodes = _nodes(kind)
     return nodes is not None and all(
-        hasattr(node.cls, "model_validate") for node in nodes if isinstance(node, kinds.CustomType)
+        _is_json(node) or hasattr(node.cls, "model_validate")
+        for node in nodes
+        if isinstance(node, kinds.CustomType)
     )
 
 
@@ -128,6 +133,8 @@ def _convert(value: Json, kind: Any) -> Any:
 
 def _read_model(kind: type[Any], value: Json) -> Any:
     """Read a model by its own rules: by the names that it reads, else by those that it writes."""
+    if kind in _ANYTHING:
+        return value
     by_text = getattr(kind, "model_validate_json", None)
     validate = by_text or getattr(kind, "model_validate", None)
     if validate is None:
@@ -168,6 +175,12 @@ def _nodes(kind: Any) -> list[Any] | None:
     """Return every type that stands in a type; None if JSON cannot be read into it."""
     top = _attempt(kinds.type_info, kind)
     return None if top is _MISFIT else list(_walk(top))
+
+
+def _is_json(node: Any) -> bool:
+    if isinstance(node, kinds.CustomType):
+        return node.cls in _ANYTHING
+    return isinstance(node, _JSON_KINDS)
 
 
 def _walk(top: kinds.Type) -> Iterator[Any]:

@@ -6,6 +6,7 @@ frozen for ever: another way to derive them would be another scheme, beside this
 """
 
 import hashlib
+import unicodedata
 from base64 import b32encode
 from collections.abc import Callable
 from typing import Any, cast
@@ -20,6 +21,7 @@ _RECORD_CHARS = 26
 """130 bits: two acts of one ledger never meet by chance."""
 _KEY_CHARS = 32
 """160 bits; with its prefix the key is as long as a UUID, which every provider's limit allows."""
+_INVISIBLE = ("Cc", "Cf")
 
 
 def record_id(
@@ -149,7 +151,7 @@ def _text(value: object, where: str, chars_max: int) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{where} must be str, not {type(value).__name__}")
     text = str.__str__(value)  # what a str enum holds, not how it shows itself
-    if not text or text.isspace():
+    if _is_blank(text):
         raise ValueError(f"{where} must not be blank")
     if len(text) > chars_max:
         raise ValueError(f"{where} has {len(text):,} characters, at most {chars_max:,} are kept")
@@ -158,6 +160,13 @@ def _text(value: object, where: str, chars_max: int) -> str:
     if not text.isascii() and not _encodes(text):
         raise ValueError(f"{where} must not hold a lone surrogate")
     return text
+
+
+def _is_blank(text: str) -> bool:
+    """Whether nobody would see anything of a text: spaces, control and format characters."""
+    if text[:1].isalnum():
+        return False
+    return all(char.isspace() or unicodedata.category(char) in _INVISIBLE for char in text)
 
 
 def _encodes(text: str) -> bool:

@@ -53,7 +53,7 @@ def to_json(value: object, *, where: str, naive: bool = False, secret: bool = Fa
 class _Walk:
     """One walk: `_path` leads from the top to the value in hand, `_open` has what contains it."""
 
-    __slots__ = ("_open", "_path", "_where", "naive", "secret", "special")
+    __slots__ = ("_open", "_path", "_where", "naive", "revealed", "secret", "special")
 
     def __init__(self, where: str, *, naive: bool, secret: bool) -> None:
         self._where = where
@@ -62,6 +62,7 @@ class _Walk:
         self.naive = naive
         self.secret = secret
         self.special = False
+        self.revealed = 0
 
     def copy(self, value: object) -> object:
         kind = type(value)
@@ -187,16 +188,18 @@ def _struct(walk: _Walk, value: msgspec.Struct) -> object:
 def _model(walk: _Walk, value: Any) -> object:
     """Write a model by its own rules, but see first that they hide or lose nothing."""
     walk.enter(value)
-    walk.copy(value.model_dump(mode="python"))
+    revealed = walk.revealed
+    whole = walk.copy(value.model_dump(mode="python"))
     walk.leave(value)
     walk.special = True
-    return value.model_dump(mode="json")
+    return value.model_dump(mode="json") if walk.revealed == revealed else whole
 
 
 def _hidden(walk: _Walk, value: Any) -> object:
     if not walk.secret:
         raise walk.refusal(f"{type(value).__name__} hides its value: redact the parameter")
     walk.special = True
+    walk.revealed += 1
     return walk.copy(value.get_secret_value())
 
 
