@@ -114,12 +114,16 @@ class Ask(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """Evidence. ``counts`` against the probe budget; the rest is about attempt ``about``."""
+    """Evidence. ``counts`` against the probe budget; the rest is about attempt ``about``.
+
+    ``returned``: its holder reports that its function has ended, so it can be sent no more.
+    """
 
     evidence: Evidence
     counts: bool = False
     about: int | None = None
     active: bool = False
+    returned: bool = False
     late: Raw = NO_RAW
     closes: Closed | None = None
 

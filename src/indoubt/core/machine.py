@@ -346,6 +346,8 @@ def _note(record: Record, command: Note, now_ms: Millis) -> Record:
         changes: dict[str, object] = {"active": command.active}
         if command.closes is not None:
             changes["closed"] = command.closes
+        if command.returned and not record.policy.detached:
+            changes["silent_at_ms"] = now_ms
         if command.late != NO_RAW:
             changes["late"] = Late(receipt=command.late, at_ms=now_ms)
         record = replace(record, attempts=edit(record.attempts, command.about, **changes))

@@ -16,10 +16,11 @@ from msgspec import Raw
 
 from indoubt.core.record import Record
 
-from .call import Call, Done, Performance
+from .call import Performance
 from .context import EffectContext, scope_of
 from .definition import Definition, milliseconds
 from .identity import check_key, check_scope, check_tenant, record_id
+from .sending import Call, Done, Ours
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -136,8 +137,6 @@ class Effect:
             decision_s=0.0,
             blocking=False,
         )
-        from .call import Ours  # noqa: PLC0415
-
         return Performance(self._open(), call).go_on(Ours(seen, sent_at))
 
     def outcome(self, done: Done) -> Outcome:
