@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ..store import KEEP, Absent, Free, In, one_root
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..store import Batch, DueQuery, Extend, Put, ScanQuery, Time
 
@@ -54,24 +54,44 @@ def _check_names(batch: Batch) -> None:
 
 
 def _check_put(put: Put) -> None:
-    check_text(put.id, "id")
-    check_text(put.root_id, "root_id")
-    check_text(put.kind, "kind")
-    check_text(put.state, "state")
-    for name in ("tenant_id", "parent_id", "owner"):
-        if (value := getattr(put, name)) is not None:
-            check_text(value, name)
-    for name in ("fence", "claims", "attempt", "store_epoch"):
-        _check_int(getattr(put, name), name)
-    for name in ("lease_until", "permit_until", "ready_at", "dispatched_at", "doubt_since"):
-        _check_time(getattr(put, name), name)
-    if isinstance(put.expected, Absent):
+    # Nearly all are fine: look at all fields at once, and for the culprit only if there is one.
+    texts = (put.id, put.root_id, put.kind, put.state, put.tenant_id, put.parent_id, put.owner)
+    if not "".join([text for text in texts if text]).isascii():
+        _blame(put, ("id", "root_id", "kind", "state", "tenant_id", "parent_id", "owner"))
+    if not (
+        -INT_MAX <= put.fence <= INT_MAX
+        and -INT_MAX <= put.claims <= INT_MAX
+        and -INT_MAX <= put.attempt <= INT_MAX
+        and -INT_MAX <= put.store_epoch <= INT_MAX
+    ):
+        _blame(put, ("fence", "claims", "attempt", "store_epoch"))
+    _check_time(put.lease_until, "lease_until")
+    _check_time(put.permit_until, "permit_until")
+    _check_time(put.ready_at, "ready_at")
+    _check_time(put.dispatched_at, "dispatched_at")
+    _check_time(put.doubt_since, "doubt_since")
+    _check_expected(put)
+
+
+def _check_expected(put: Put) -> None:
+    expected = put.expected
+    if isinstance(expected, Absent):
         if KEEP in put:
             raise ValueError("an insert has no time to keep")
-    else:
-        _check_int(put.expected.n, "expected.n")
-        if isinstance(put.expected, Free):
-            _check_time(put.expected.lease_until, "expected.lease_until")
+        return
+    _check_int(expected.n, "expected.n")
+    if isinstance(expected, Free):
+        _check_time(expected.lease_until, "expected.lease_until")
+
+
+def _blame(put: Put, fields: Iterable[str]) -> None:
+    """Refuse the first of these fields that is at fault, if one is."""
+    for field in fields:
+        value = getattr(put, field)
+        if isinstance(value, str):
+            check_text(value, field)
+        elif value is not None:
+            _check_int(value, field)
 
 
 def _check_extend(extend: Extend) -> None:

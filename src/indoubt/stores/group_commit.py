@@ -60,17 +60,14 @@ class GroupCommit:
 
     def write(self, batches: Sequence[Batch]) -> list[Answer] | None:
         """Commit on the calling thread, or wait for whoever does; None once closed."""
-        call = _Call(batches)
         with self._mutex:
             if self._closed:
                 return None
-            if leads := not self._led:
-                self._led = True
-            else:
-                call.wake = threading.Lock()
-                call.wake.acquire()
-                self._waiting.append(call)
-        if leads or self._awaited(call):
+            call = self._enqueued(batches) if self._led else None
+            self._led = True
+        if call is None:
+            return self._lead_alone(batches)
+        if self._awaited(call):
             self._lead([call])
         return call.answers
 
@@ -96,6 +93,21 @@ class GroupCommit:
         if writer is not None:
             self._signal.release()
             writer.join()
+
+    def _enqueued(self, batches: Sequence[Batch]) -> _Call:
+        call = _Call(batches)
+        call.wake = threading.Lock()
+        call.wake.acquire()
+        self._waiting.append(call)
+        return call
+
+    def _lead_alone(self, batches: Sequence[Batch]) -> list[Answer]:
+        """The lead was free, so nobody waits yet; who comes meanwhile is in the next group."""
+        try:
+            return self._commit(batches)
+        finally:
+            with self._mutex:
+                self._pass_lead()
 
     def _awaited(self, call: _Call) -> bool:
         """Wait for the answer, or for the lead: then True."""

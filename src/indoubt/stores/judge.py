@@ -94,8 +94,10 @@ def versions(batch: Batch) -> tuple[int, ...]:
     """The versions its puts lead to, which follow from the batch alone."""
     gone = {delete.id: delete.version for delete in batch.deletes}
     return tuple(
-        gone.get(put.id, 0) + 1 if isinstance(put.expected, Absent) else put.expected.n + 1
-        for put in batch.puts
+        [
+            gone.get(put.id, 0) + 1 if isinstance(put.expected, Absent) else put.expected.n + 1
+            for put in batch.puts
+        ]
     )
 
 

@@ -35,7 +35,7 @@ from .judge import Held, refusal, repeated, versions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..store import Batch, DueQuery, Extend, Put, ScanQuery
+    from ..store import Batch, DueQuery, Extend, Lane, Put, ScanQuery
 
 _CAPABILITIES: Final = Capabilities(
     durable=False,
@@ -229,7 +229,7 @@ class MemoryStore:
             if row.record.kind == kind
             and row.record.ready_at is not None
             and row.record.ready_at <= now
-            and (query.lane is None or _in_lane(row.record.id, *query.lane))
+            and (query.lane is None or _in_lane(row.record.id, query.lane))
         ]
         return sorted(found, key=_by_ready)[:limit]
 
@@ -238,8 +238,8 @@ def _by_ready(record: Stored) -> tuple[int, str]:
     return record.ready_at or 0, record.id
 
 
-def _in_lane(record_id: str, index: int, count: int) -> bool:
-    return lane_hash(record_id) % count == index
+def _in_lane(record_id: str, lane: Lane) -> bool:
+    return lane_hash(record_id) % lane.count == lane.index
 
 
 def _listed(query: ScanQuery, record: Stored) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ...store import KEEP, Absent, Conflict, Free, Snapshot, Stored, Written
+from ...store import KEEP, Absent, Conflict, Free, In, Snapshot, Stored, Written
 from ..checks import lane_hash, stamp
 from ..judge import Held, refusal, repeated, versions
 from ..sql import statements
@@ -129,6 +129,7 @@ def stored(row: Any) -> Stored:
 
 
 def _insert_values(put: Put, version: int, now: int) -> tuple[Any, ...]:
+    times = (put.lease_until, put.permit_until, put.ready_at, put.dispatched_at, put.doubt_since)
     return (
         put.id,
         put.root_id,
@@ -143,11 +144,7 @@ def _insert_values(put: Put, version: int, now: int) -> tuple[Any, ...]:
         put.attempt,
         put.cancel_requested,
         put.store_epoch,
-        stamp(put.lease_until, now),
-        stamp(put.permit_until, now),
-        stamp(put.ready_at, now),
-        stamp(put.dispatched_at, now),
-        stamp(put.doubt_since, now),
+        *_stamped(times, now),
         now,
         put.body or b"",
         put.fixed or b"",
@@ -173,11 +170,16 @@ def _update_values(put: Put, version: int, now: int) -> tuple[Any, ...]:
     )
 
 
-def _kept(times: tuple[Time, ...], now: int) -> Iterable[int | None]:
+def _stamped(times: tuple[Time, ...], now: int) -> list[Any]:
+    return [now + when.ms if isinstance(when, In) else when for when in times]
+
+
+def _kept(times: tuple[Time, ...], now: int) -> list[Any]:
     """The bits of the times to keep, then the times."""
-    yield sum(1 << bit for bit, when in enumerate(times) if when is KEEP)
-    for when in times:
-        yield stamp(when, now)
+    if KEEP not in times:
+        return [0, *_stamped(times, now)]
+    keep = sum(1 << bit for bit, when in enumerate(times) if when is KEEP)
+    return [keep, *(None if when is KEEP else when for when in _stamped(times, now))]
 
 
 def _expect(done: bool) -> None:  # noqa: FBT001

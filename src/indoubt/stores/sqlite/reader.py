@@ -53,7 +53,8 @@ class Reader:
 
     def due(self, query: DueQuery) -> Snapshot:
         statement = _SQL["due_lane" if query.lane else "due"]
-        given = query.lane._asdict() if query.lane else {}
+        lane = query.lane
+        given = {"index": lane.index, "count": lane.count} if lane else {}
         with self._snapshot() as (db, now_ms, epoch):
             pages = [
                 _select(db, statement.text, statement.values(values))

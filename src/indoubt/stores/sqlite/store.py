@@ -82,6 +82,11 @@ class SQLiteStore:
             blocking=True,
         )
 
+    @property
+    def commits(self) -> int:
+        """How many commits all writes so far took."""
+        return self._engine.commits
+
     async def read(self, ids: Sequence[str]) -> Snapshot:
         check_ids(ids)
         return await self._off_loop(partial(self._reader.read, ids))
