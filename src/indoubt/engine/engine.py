@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 PAUSES_S = (0.005, 0.02, 0.1, 0.25)
 """Between repeats of a write whose answer did not come; the last one goes on."""
 
+PATIENCE_S = 10.0
+"""How long a flow insists on a store that does not answer before it tells its caller."""
+
 
 class Seen(NamedTuple):
     """A record as the store held it at ``now_ms`` of its clock; None: no such record."""

@@ -15,10 +15,10 @@ from indoubt.core.record import Evidence, Record, State
 from indoubt.core.refusals import Refused
 from indoubt.core.situation import governing
 from indoubt.core.verdicts import Repeat, repeat
-from indoubt.engine.engine import Seen
+from indoubt.engine.engine import PATIENCE_S, Seen
 from indoubt.engine.requests import CallerGone, Request, Sleep
 from indoubt.errors import KeyConflict, OutcomePruned, ReceiptNotStored
-from indoubt.recovery.resolve import STORE_PATIENCE_S, Kind, Limits, Resolved
+from indoubt.recovery.resolve import Kind, Limits, Resolved
 from indoubt.store import Conflict
 
 from .outcomes import busy, effect_failed, outcome_unknown
@@ -85,7 +85,7 @@ class Performance:
         policy = governing(seen.record.policy, self._known.policy) if seen.record else None
         dispatch = Dispatch(fence=fence, permit_ms=self._known.permit_ms, policy=policy)
         commands = (*before, claim, dispatch)
-        deadline = sent_at + min(self._known.permit_ms / 1000, STORE_PATIENCE_S)
+        deadline = sent_at + min(self._known.permit_ms / 1000, PATIENCE_S)
         try:
             done = yield from self._engine.apply(seen, commands, deadline=deadline)
         except CallerGone as gone:
@@ -214,4 +214,4 @@ class Performance:
         return Limits(until=self._until, dispatch=self._sent <= REPLAYS_IN_ONE_CALL)
 
     def _patience(self) -> float:
-        return self._engine.clock.now() + STORE_PATIENCE_S
+        return self._engine.clock.now() + PATIENCE_S

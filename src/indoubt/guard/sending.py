@@ -14,12 +14,11 @@ from msgspec import Raw
 from indoubt.core.commands import Command, Doubt, Note, Release, Settle
 from indoubt.core.record import NO_RAW, Closed, Effect, Evidence, Record, State
 from indoubt.core.refusals import Refused
-from indoubt.engine.engine import Engine, Seen
+from indoubt.engine.engine import PATIENCE_S, Engine, Seen
 from indoubt.engine.holds import Hold
 from indoubt.engine.requests import CallerGone, Invoke, Raised, Request, Returned
 from indoubt.errors import LeaseLost, ReceiptNotStored, StoreError, StoreUnavailable
 from indoubt.json_values import detach
-from indoubt.recovery.resolve import STORE_PATIENCE_S
 
 from .context import EffectContext
 from .receipts import encode_receipt
@@ -198,7 +197,7 @@ class Sending:
     def _settle(
         self, context: EffectContext, command: Command
     ) -> Generator[Request, Any, Seen | Refused]:
-        deadline = max(self._hold.lease_until, self._engine.clock.now() + STORE_PATIENCE_S)
+        deadline = max(self._hold.lease_until, self._engine.clock.now() + PATIENCE_S)
         try:
             return (yield from self._engine.persist(context.seen, (command,), deadline=deadline))
         except StoreError as error:
@@ -216,7 +215,7 @@ class Sending:
         if seen.record is None:
             return
         note = Note(evidence=evidence, about=context.attempt, returned=True, late=late)
-        deadline = self._engine.clock.now() + STORE_PATIENCE_S
+        deadline = self._engine.clock.now() + PATIENCE_S
         yield from self._engine.persist(seen, (note,), deadline=deadline)
 
     def _evidence(
@@ -231,7 +230,7 @@ def release_unsent(engine: Engine, seen: Seen | None, fence: int) -> Generator[R
     if seen is None or seen.record is None or seen.record.fence != fence:
         return
     release = (Release(fence=fence, never_sent=True),)
-    yield from engine.persist(seen, release, deadline=engine.clock.now() + STORE_PATIENCE_S)
+    yield from engine.persist(seen, release, deadline=engine.clock.now() + PATIENCE_S)
 
 
 def record_in(seen: Seen) -> Record:

@@ -15,6 +15,7 @@ from indoubt.core.bounds import MESSAGE_CHARS, NAME_CHARS, RECEIPT_BYTES
 from indoubt.core.commands import Command, Decide
 from indoubt.core.record import NO_RAW, DecisionKind, Record, State
 from indoubt.core.refusals import Refused
+from indoubt.engine.engine import PATIENCE_S
 from indoubt.engine.ids import decision_id as new_decision_id
 from indoubt.errors import (
     AlreadyDecided,
@@ -28,7 +29,6 @@ from indoubt.json_values import detach
 from indoubt.store import Conflict
 
 from .items import RecordView, when
-from .resolve import STORE_PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -170,7 +170,7 @@ def decide_flow(resolver: Resolver, seen: Seen, command: Decide) -> Generator[Re
             record = _there(seen)
             before = (resolver.claim(seen),) if record.state is State.DISPATCHED else ()
         done = yield from engine.apply(
-            seen, (*before, command), deadline=engine.clock.now() + STORE_PATIENCE_S
+            seen, (*before, command), deadline=engine.clock.now() + PATIENCE_S
         )
         if isinstance(done, Refused):
             if done.again:

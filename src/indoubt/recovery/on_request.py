@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 from indoubt.core.commands import Cancel
 from indoubt.core.record import State
 from indoubt.core.refusals import Refused
+from indoubt.engine.engine import PATIENCE_S
 from indoubt.errors import StaleDecision
 
 from .decisions import words
 from .probing import ask, can_ask
-from .resolve import STORE_PATIENCE_S, Limits
+from .resolve import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -42,7 +43,7 @@ def probe_flow(
         return (yield from resolver.resolve(seen, known, limits)).seen
     asked = yield from ask(known, record)
     notes = asked.notes(seen.now_ms, counts=False)
-    done = yield from engine.persist(seen, notes, deadline=engine.clock.now() + STORE_PATIENCE_S)
+    done = yield from engine.persist(seen, notes, deadline=engine.clock.now() + PATIENCE_S)
     return seen if isinstance(done, Refused) else done
 
 
@@ -55,9 +56,7 @@ def cancel_flow(
         StaleDecision: too late, the record has ended.
     """
     command = Cancel(actor=words(actor, "actor"), reason=words(reason, "reason"))
-    done = yield from engine.persist(
-        seen, (command,), deadline=engine.clock.now() + STORE_PATIENCE_S
-    )
+    done = yield from engine.persist(seen, (command,), deadline=engine.clock.now() + PATIENCE_S)
     if isinstance(done, Refused):
         record = seen.record
         record_id = record.id if record else "?"

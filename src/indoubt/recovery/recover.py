@@ -13,12 +13,12 @@ import msgspec
 
 from indoubt.core.commands import Abandon
 from indoubt.core.record import State
-from indoubt.engine.engine import Seen
+from indoubt.engine.engine import PATIENCE_S, Seen
 from indoubt.errors import IndoubtError, StoreError
 from indoubt.store import ANY_TENANT, ScanQuery, Tenant
 
 from .items import RecordView, view
-from .resolve import STORE_PATIENCE_S, Kind, Limits, Resolved, Resolver
+from .resolve import Kind, Limits, Resolved, Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -157,7 +157,7 @@ class Pass:
         done = yield from self._engine.persist(
             seen,
             (Abandon(reason="abandon_after"),),
-            deadline=self._engine.clock.now() + STORE_PATIENCE_S,
+            deadline=self._engine.clock.now() + PATIENCE_S,
         )
         return done if isinstance(done, Seen) else seen
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from indoubt.core.absence import Absence, absence, wait_ms
@@ -23,20 +22,19 @@ from indoubt.core.commands import (
     Command,
     Dispatch,
     Release,
-    Settle,
 )
-from indoubt.core.record import NO_RAW, Closed, Effect, Record, State
+from indoubt.core.record import Record, State
 from indoubt.core.refusals import Refused
 from indoubt.core.situation import governing, situation
 from indoubt.core.verdicts import Probe, Verdict, verdict
-from indoubt.engine.engine import Engine, Seen
+from indoubt.engine.engine import PATIENCE_S, Engine, Seen
 from indoubt.engine.holds import Hold
 from indoubt.engine.requests import CallerGone, Request, Sleep
-from indoubt.json_values import detach
 from indoubt.store import Conflict
 
 from .probing import Asked, ask
 from .reattach import reattach, reattachable
+from .settlements import settlement
 from .sightings import Sightings
 
 if TYPE_CHECKING:
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
 
 V = Verdict
 BACK_OFF_MS = (500, 1_000, 2_000, 4_000, 8_000, 15_000, 30_000, 60_000)
-STORE_PATIENCE_S = 10.0
-"""How long recovery insists on a store that does not answer before it tells its caller."""
 
 
 class Kind(StrEnum):
@@ -159,7 +155,7 @@ class Resolver:
         policy = governing(record.policy, known.policy)
         sent_at = self.engine.clock.now()
         commands = (*before, Dispatch(fence=fence, permit_ms=known.permit_ms, policy=policy))
-        done = yield from self.engine.apply(seen, commands, deadline=sent_at + STORE_PATIENCE_S)
+        done = yield from self.engine.apply(seen, commands, deadline=sent_at + PATIENCE_S)
         if isinstance(done, Refused) and done.reason == "attempts_exhausted":
             asked = (*before, Ask(fence=fence, reason=done.reason))
             return self._after((yield from self._write(seen, asked)), seen)
@@ -244,24 +240,9 @@ class Resolver:
                 return (yield from self._dispatch(seen, known, (*notes, *cleared)))
             kind = Kind.LISTED if cleared else Kind.CALL_AGAIN
             return (yield from self._stop(seen, kind, (*notes, *cleared)))
-        commands = (*notes, *self._closing(answer, record, asked))
+        commands = (*notes, settlement(answer, record, asked))
         done = yield from self._write(seen, commands)
         return self._after(done, seen)
-
-    def _closing(self, answer: Verdict, record: Record, asked: Asked | None) -> tuple[Command, ...]:
-        fence = record.fence
-        if answer is V.ADOPT and asked is not None:
-            found = asked.decisive
-            receipt = detach(found.result.to_dict()["result"], where="probe result").text
-            return (_adopt(fence, found.attempt, Raw(receipt)),)
-        if answer is V.ADOPT_LATE:
-            late = next(a for a in record.open_attempts if a.late is not None)
-            assert late.late is not None  # noqa: S101 - for the type checker
-            return (_adopt(fence, late.number, late.late.receipt),)
-        if answer is V.CLOSE and asked is not None:
-            return (_close_possible(fence, asked),)
-        why = asked.status.value if asked else "nothing more can be asked"
-        return (Ask(fence=fence, reason=why),)
 
     def _wait(
         self,
@@ -384,7 +365,7 @@ class Resolver:
         )
 
     def _deadline(self) -> float:
-        return self.engine.clock.now() + STORE_PATIENCE_S
+        return self.engine.clock.now() + PATIENCE_S
 
 
 _AT_REST = frozenset({V.LEAVE, V.USE})
@@ -396,21 +377,6 @@ def _at_rest(answer: Verdict, record: Record) -> Kind:
         return Kind.SETTLED
     asked = record.state in {State.AWAITING_DECISION, State.PERMITTED}
     return Kind.ASKED if asked and record.owner is None else Kind.BUSY
-
-
-def _adopt(fence: int, attempt: int, receipt: Raw) -> Settle:
-    return Settle(fence=fence, outcome=State.SUCCEEDED, attempt=attempt, receipt=receipt)
-
-
-def _close_possible(fence: int, asked: Asked) -> Settle:
-    error = asked.decisive.result.to_dict()["error"]
-    return Settle(
-        fence=fence,
-        outcome=State.FAILED if asked.status is Probe.FAILED else State.CANCELLED,
-        effect=Effect.POSSIBLE,
-        closes=Closed.FAILED,
-        error=Raw(detach(error, where="probe error").text) if error is not None else NO_RAW,
-    )
 
 
 def _record(seen: Seen) -> Record:
