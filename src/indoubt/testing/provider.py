@@ -87,6 +87,17 @@ class Fault:
         """Take the provider's address and the fault's id there."""
         self._url, self._path = url, f"/faults/{fault_id}"
 
+    @classmethod
+    def at(cls, address: str) -> Fault:
+        """The fault of another process, by its ``address``."""
+        url, _, fault_id = address.rpartition("/faults/")
+        return cls(url, fault_id)
+
+    @property
+    def address(self) -> str:
+        """Where this fault is found from other processes."""
+        return self._url + self._path
+
     def wait_reached(self, timeout: float = 10.0, *, requests: int = 1) -> None:
         """Wait until that many requests have reached the gate (or, if none holds, met the fault).
 
