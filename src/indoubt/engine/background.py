@@ -14,8 +14,30 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 T = TypeVar("T")
-_lock = threading.Lock()
-_loops: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+class _Background:
+    """The loop of this process, started at its first use."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                run = self._loop.run_forever
+                threading.Thread(target=run, name="indoubt-loop", daemon=True).start()
+            return self._loop
+
+    def forget(self) -> None:
+        """In a forked child: the thread is gone, and the lock may have been another thread's."""
+        self.__init__()
+
+
+_background = _Background()
+os.register_at_fork(after_in_child=_background.forget)
 
 
 def run_in_background(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
@@ -34,11 +56,4 @@ def run_in_background(coroutine: Coroutine[Any, Any, T], timeout: float | None =
 
 def background_loop() -> asyncio.AbstractEventLoop:
     """The loop of this process, started at its first use (and anew after a fork)."""
-    with _lock:
-        loop = _loops.get(os.getpid())
-        if loop is None:
-            loop = asyncio.new_event_loop()
-            _loops.clear()
-            _loops[os.getpid()] = loop
-            threading.Thread(target=loop.run_forever, name="indoubt-loop", daemon=True).start()
-        return loop
+    return _background.loop()
