@@ -97,6 +97,8 @@ class BlockingDriver:
 
     def __init__(self, store: Store, clock: LocalClock) -> None:
         self._store = store
+        # Asked once: whether a class has the methods of a protocol is slow to find out.
+        self._blocking = store if isinstance(store, BlockingStore) else None
         self._clock = clock
 
     def drive(self, flow: Generator[Request, Any, T]) -> T:
@@ -130,13 +132,13 @@ class BlockingDriver:
         return self._clock.sleep(request.seconds)
 
     def _write(self, batches: Sequence[Batch]) -> Sequence[Any]:
-        if isinstance(self._store, BlockingStore):
-            return self._store.write_blocking(batches)
+        if self._blocking is not None:
+            return self._blocking.write_blocking(batches)
         return run_in_background(self._store.write(batches))
 
     def _read(self, ids: Sequence[str]) -> Snapshot:
-        if isinstance(self._store, BlockingStore):
-            return self._store.read_blocking(ids)
+        if self._blocking is not None:
+            return self._blocking.read_blocking(ids)
         return run_in_background(self._store.read(ids))
 
     def _finish(self, flow: Generator[Request, Any, Any]) -> None:

@@ -18,6 +18,7 @@ from indoubt.errors import Contended, StoreError, StoreUnavailable
 from indoubt.store import Batch, Conflict, Expected, Free, Guard, Put, Snapshot, Written
 
 from .clock import LocalClock, SystemClock
+from .clock_watch import ClockWatch
 from .holds import Heartbeat
 from .ids import write_id
 from .owner import Owner
@@ -63,6 +64,7 @@ class Engine:
         self.heartbeat = Heartbeat(store, self.clock)
         self.hooks: list[Callable[[Transition], None]] = []
         self.epoch = 1
+        self._clock_watch = ClockWatch()
 
     def read(self, record_id: str) -> Generator[Request, Any, Seen]:
         """Read one record, and the store's time."""
@@ -160,14 +162,18 @@ class Engine:
     def _landed(
         self, seen: Seen, after: Record, put: Put, answer: Written, commands: Sequence[Command]
     ) -> Seen:
-        self.epoch = answer.epoch
+        self._noted(answer.now_ms, answer.epoch)
         record = landed(after, put, version=answer.versions[0], now_ms=answer.now_ms)
         for hook in self.hooks:
             hook(Transition(seen.record, record, tuple(commands)))
         return Seen(record, answer.now_ms, answer.epoch)
 
+    def _noted(self, now_ms: int, epoch: int) -> None:
+        self.epoch = epoch
+        self._clock_watch.compare(now_ms, self.clock.now())
+
     def _seen(self, snapshot: Snapshot, record_id: str) -> Seen:
-        self.epoch = snapshot.epoch
+        self._noted(snapshot.now_ms, snapshot.epoch)
         rows = [row for row in snapshot.records if row.id == record_id]
         return Seen(record_of(rows[0]) if rows else None, snapshot.now_ms, snapshot.epoch)
 

@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 async def invoke(request: Invoke) -> Returned | Raised:
     """Call on the running loop (a plain function with ``thread`` set: on a thread)."""
     try:
-        if request.thread:
-            called = asyncio.to_thread(request.run)
-        else:
-            called = request.run()
-            if not inspect.isawaitable(called):
-                return Returned(called)
+        if request.thread and request.hold is not None:
+            return Returned(await asyncio.to_thread(request.run))
+        called = asyncio.to_thread(request.run) if request.thread else request.run()
+        if not inspect.isawaitable(called):
+            return Returned(called)
         if request.hold is not None:
             return await _under_hold(called, request.timeout, request.hold)
         return await _in_time(called, request.timeout)

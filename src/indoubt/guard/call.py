@@ -16,13 +16,14 @@ from indoubt.core.refusals import Refused
 from indoubt.core.situation import governing
 from indoubt.core.verdicts import Repeat, repeat
 from indoubt.engine.engine import PATIENCE_S, Seen
+from indoubt.engine.letting_go import let_go
 from indoubt.engine.requests import CallerGone, Request, Sleep
 from indoubt.errors import KeyConflict, OutcomePruned, ReceiptNotStored
 from indoubt.recovery.resolve import Kind, Limits, Resolved
 from indoubt.store import Conflict
 
-from .outcomes import busy, effect_failed, outcome_unknown
-from .sending import Call, Done, Ours, Sending, record_in, release_unsent
+from .outcomes import busy, effect_failed, outcome_unknown, too_late
+from .sending import Call, Done, Ours, Sending, record_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -65,6 +66,10 @@ class Performance:
     def _begin(self) -> Generator[Request, Any, Ours | Seen]:
         """Intent, claim and dispatch in one blind commit; its conflict brings the record."""
         seen, intent = Seen(None, 0, self._engine.epoch), self._call.intent
+        for former in self._call.former_ids:  # an act may be on record under an older name
+            seen = yield from self._engine.read(former)
+            if seen.record is not None:
+                return seen
         if self._known.declared.no_use_after is not None:  # an instant needs the store's clock
             seen = yield from self._engine.read(intent.id)
             if seen.record is not None:
@@ -89,7 +94,7 @@ class Performance:
         try:
             done = yield from self._engine.apply(seen, commands, deadline=deadline)
         except CallerGone as gone:
-            yield from release_unsent(self._engine, gone.seen, fence)
+            yield from let_go(self._engine, gone.seen, fence)
             raise
         if isinstance(done, Conflict):
             return self._engine.found(done, seen)
@@ -101,7 +106,7 @@ class Performance:
 
     def _refused(self, done: Refused, seen: Seen) -> Generator[Request, Any, Seen]:
         if done.reason == "no_use_after":
-            raise ValueError(f"{self._call.intent.name}: no_use_after is over; nothing was sent")
+            raise too_late(seen.record or self._call.intent) from self._cause
         record_id = seen.record.id if seen.record else self._call.intent.id
         return (yield from self._engine.read(record_id))
 

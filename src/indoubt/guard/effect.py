@@ -109,6 +109,10 @@ class Effect:
             wait_s=(using.wait if using.wait is not None else WAIT).total_seconds(),
             decision_s=decision.total_seconds() if decision else 0.0,
             blocking=blocking,
+            former_ids=tuple(
+                record_id(intent.tenant_id, name, intent.key, intent.scope, intent.fingerprint)
+                for name in self.definition.declared.formerly
+            ),
         )
 
     def _run(self, args: Any, kwargs: Any, context: EffectContext) -> Any:

@@ -58,3 +58,12 @@ def busy(record: Record) -> EffectBusy:
         record_id=record.id,
         retry_after=timedelta(seconds=1),
     )
+
+
+def too_late(record: Record) -> EffectFailed:
+    """Past ``no_use_after``: nothing was sent, and nothing will be."""
+    return EffectFailed(
+        f"{record.name} ({record.id}): no_use_after is over; nothing was sent",
+        record_id=record.id,
+        code="no_use_after",
+    )

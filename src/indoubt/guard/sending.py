@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Raw
 
-from indoubt.core.commands import Command, Doubt, Note, Release, Settle
+from indoubt.core.commands import Command, Doubt, Note, Settle
 from indoubt.core.record import NO_RAW, Closed, Effect, Evidence, Record, State
 from indoubt.core.refusals import Refused
-from indoubt.engine.engine import PATIENCE_S, Engine, Seen
+from indoubt.engine.engine import PATIENCE_S, Seen
 from indoubt.engine.holds import Hold
+from indoubt.engine.letting_go import let_go
 from indoubt.engine.requests import CallerGone, Invoke, Raised, Request, Returned
 from indoubt.errors import LeaseLost, ReceiptNotStored, StoreError, StoreUnavailable
 from indoubt.json_values import detach
@@ -58,7 +59,8 @@ class Call(NamedTuple):
     """What is to be done: the intent, how to do it, and how long its caller waits.
 
     ``wait_s``: at most so long for a doubt to clear or another holder to end.
-    ``decision_s``: at most so long for a person; 0: not at all.
+    ``decision_s``: at most so long for a person; 0: not at all. ``former_ids``: the act's ids
+    under the effect's older names.
     """
 
     definition: Definition
@@ -67,6 +69,7 @@ class Call(NamedTuple):
     wait_s: float
     decision_s: float
     blocking: bool
+    former_ids: tuple[str, ...] = ()
 
 
 class Sending:
@@ -86,12 +89,13 @@ class Sending:
             permit_ms=self._known.permit_ms,
             fixed=self._known.timeout_ms is not None,
         )
+        self._in_thread = self._known.plain and not call.blocking
 
     def run(self) -> Generator[Request, Any, Done | Doubted]:
         """Send it, unless its permit is over already."""
         left = self._hold.permit_until - self._engine.clock.now()
         if left <= 0:
-            yield from release_unsent(self._engine, self._seen, self._record.fence)
+            yield from let_go(self._engine, self._seen, self._record.fence)
             raise StoreUnavailable(
                 f"{self._record.id}: the permit ended before the call; nothing was sent"
             )
@@ -100,7 +104,7 @@ class Sending:
             self._seen,
             self._hold,
             idempotency_key=self._known.idempotency_key(self._record),
-            blocking=self._call.blocking,
+            blocking=self._known.plain,
         )
         answer = yield from self._invoke(context, left)
         if isinstance(answer, Returned):
@@ -117,12 +121,15 @@ class Sending:
                     lambda: self._call.run(context),
                     timeout=None if self._known.timeout_ms is None else left,
                     hold=self._hold,
-                    thread=self._known.plain and not self._call.blocking,
+                    thread=self._in_thread,
                 )
             )
         except CallerGone as gone:
             context.end()
-            yield from self._doubt(context, gone, note="the caller was cancelled", keep=False)
+            note = "the caller was cancelled"
+            # A thread cannot be cancelled: the function in it lives on, and may still send.
+            doubt = self._doubt(context, gone, note=note, keep=False, returned=not self._in_thread)
+            yield from doubt
             raise
         finally:
             context.end()
@@ -183,11 +190,17 @@ class Sending:
         return done
 
     def _doubt(
-        self, context: EffectContext, error: Exception, *, note: str, keep: bool
+        self,
+        context: EffectContext,
+        error: Exception,
+        *,
+        note: str,
+        keep: bool,
+        returned: bool = True,
     ) -> Generator[Request, Any, Seen]:
         """The function has ended, and nobody here knows what it did."""
         evidence = self._evidence(context, "holder", note=note)
-        doubt = Doubt(fence=context.fence, returned=True, keep=keep, evidence=evidence)
+        doubt = Doubt(fence=context.fence, returned=returned, keep=keep, evidence=evidence)
         done = yield from self._settle(context, doubt)
         if isinstance(done, Refused):
             yield from self._beside(context, evidence)
@@ -223,14 +236,6 @@ class Sending:
     ) -> Evidence:
         at_ms, attempt = context.seen.now_ms, context.attempt
         return Evidence(source=source, at_ms=at_ms, attempt=attempt, note=note, data=data)
-
-
-def release_unsent(engine: Engine, seen: Seen | None, fence: int) -> Generator[Request, Any, None]:
-    """The dispatch under this fence never left this process: say so."""
-    if seen is None or seen.record is None or seen.record.fence != fence:
-        return
-    release = (Release(fence=fence, never_sent=True),)
-    yield from engine.persist(seen, release, deadline=engine.clock.now() + PATIENCE_S)
 
 
 def record_in(seen: Seen) -> Record:

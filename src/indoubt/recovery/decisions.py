@@ -166,9 +166,9 @@ def decide_flow(resolver: Resolver, seen: Seen, command: Decide) -> Generator[Re
         record = _there(seen)
         before: tuple[Command, ...] = ()
         if record.state is State.DISPATCHED:
-            seen = yield from resolver.prove_death(seen)
+            seen, dead = yield from resolver.prove_death(seen)
             record = _there(seen)
-            before = (resolver.claim(seen),) if record.state is State.DISPATCHED else ()
+            before = (resolver.claim(seen, dead),) if record.state is State.DISPATCHED else ()
         done = yield from engine.apply(
             seen, (*before, command), deadline=engine.clock.now() + PATIENCE_S
         )

@@ -146,12 +146,17 @@ def ask(known: Known, record: Record) -> Generator[Request, Any, Asked]:
         answer = yield from _ask_function(known, record)
         return Asked(answer.status, (answer,), speaks_for_all=True)
     answers: list[Answer] = []
-    for attempt in reversed(record.open_attempts):
+    for attempt in reversed(record.open_attempts or _possible(record)):
         answers.append((yield from _ask_provider(known, record, attempt)))
         if answers[-1].status is Probe.SUCCEEDED:
             break
     status = combine(tuple(answer.status for answer in answers))
     return Asked(status, tuple(answers), speaks_for_all=False)
+
+
+def _possible(record: Record) -> tuple[Attempt, ...]:
+    """What a store that forgot writes may have forgotten: the next attempt's dispatch."""
+    return (Attempt(number=record.attempt + 1, fence=record.fence, owner=""),)
 
 
 def _ask_provider(

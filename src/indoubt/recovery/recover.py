@@ -7,6 +7,7 @@ never sent is listed, and closed where ``abandon_after`` or ``no_use_after`` say
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from .known import Known, Registry
 
+log = logging.getLogger("indoubt.recovery")
 CONCURRENCY = 8
 UNSETTLED = (
     State.PREPARED.value,
@@ -113,6 +115,9 @@ class Pass:
                 await self._driver.drive(self._look(record_id))
             except StoreError as error:
                 self._errors.append((record_id, str(error)))
+            except Exception as error:  # one bad record must not cost the good ones
+                log.exception("%s could not be looked at; it stays listed", record_id)
+                self._errors.append((record_id, type(error).__name__))
 
     def _look(self, record_id: str) -> Generator[Request, Any, None]:
         seen = yield from self._engine.read(record_id)

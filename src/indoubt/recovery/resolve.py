@@ -29,6 +29,7 @@ from indoubt.core.situation import governing, situation
 from indoubt.core.verdicts import Probe, Verdict, verdict
 from indoubt.engine.engine import PATIENCE_S, Engine, Seen
 from indoubt.engine.holds import Hold
+from indoubt.engine.letting_go import let_go
 from indoubt.engine.requests import CallerGone, Request, Sleep
 from indoubt.store import Conflict
 
@@ -90,9 +91,9 @@ class Resolver:
     ) -> Generator[Request, Any, Resolved]:
         """Bring a record as far as the limits allow."""
         while True:
-            seen = yield from self.prove_death(seen)
+            seen, dead = yield from self.prove_death(seen)
             record = _record(seen)
-            answer = self._verdict(seen, known, mine=False)
+            answer = self._verdict(seen, known, mine=False, dead=dead)
             if answer in _AT_REST:
                 return Resolved(_at_rest(answer, record), seen)
             if answer in {V.CANCEL, V.EXPIRE}:
@@ -101,9 +102,9 @@ class Resolver:
                 if not limits.dispatch or known is None:
                     kind = Kind.LISTED if answer is V.LIST else Kind.CALL_AGAIN
                     return Resolved(kind, seen)
-                done = yield from self._dispatch(seen, known, (self.claim(seen),))
+                done = yield from self._dispatch(seen, known, (self.claim(seen, dead),))
             else:
-                done = yield from self._doubt(seen, known, limits)
+                done = yield from self._doubt(seen, known, limits, self.claim(seen, dead))
             if isinstance(done, Resolved):
                 return done
             seen = done
@@ -120,24 +121,26 @@ class Resolver:
 
     # -- steps -------------------------------------------------------------------------------
 
-    def prove_death(self, seen: Seen) -> Generator[Request, Any, Seen]:
-        """A proof must be older than the clock it is stamped with: prove first, then read."""
+    def prove_death(self, seen: Seen) -> Generator[Request, Any, tuple[Seen, tuple[str, ...]]]:
+        """Which of its owners are dead, and the record as read after that was proven.
+
+        A proof must be older than the clock that it is stamped with.
+        """
         record = _record(seen)
-        if record.closed or not self._dead_owners(record):
-            return seen
-        return (yield from self.engine.read(record.id))
+        dead = () if record.closed else self._dead_owners(record)
+        return ((yield from self.engine.read(record.id)) if dead else seen), dead
 
     def _dead_owners(self, record: Record) -> tuple[str, ...]:
         loud = [a.owner for a in record.open_attempts if a.silent_at_ms is None]
         owners = {record.owner, *loud} - {None, ""}
         return tuple(sorted(o for o in owners if o and self.engine.owner.dead(o)))
 
-    def claim(self, seen: Seen) -> Claim:
+    def claim(self, seen: Seen, dead: tuple[str, ...]) -> Claim:
         """Take over what nobody holds any more."""
         return Claim(
             owner=self.engine.owner.current(),
             lease_ms=self.lease_ms,
-            dead_owners=self._dead_owners(_record(seen)),
+            dead_owners=dead,
             store_epoch=seen.epoch,
         )
 
@@ -155,7 +158,11 @@ class Resolver:
         policy = governing(record.policy, known.policy)
         sent_at = self.engine.clock.now()
         commands = (*before, Dispatch(fence=fence, permit_ms=known.permit_ms, policy=policy))
-        done = yield from self.engine.apply(seen, commands, deadline=sent_at + PATIENCE_S)
+        try:
+            done = yield from self.engine.apply(seen, commands, deadline=sent_at + PATIENCE_S)
+        except CallerGone as gone:
+            yield from let_go(self.engine, gone.seen, fence)
+            raise
         if isinstance(done, Refused) and done.reason == "attempts_exhausted":
             asked = (*before, Ask(fence=fence, reason=done.reason))
             return self._after((yield from self._write(seen, asked)), seen)
@@ -164,12 +171,11 @@ class Resolver:
         return self._after(done, seen)
 
     def _doubt(
-        self, seen: Seen, known: Known | None, limits: Limits
+        self, seen: Seen, known: Known | None, limits: Limits, claim: Claim
     ) -> Generator[Request, Any, Resolved | Seen]:
         """Claim what is in doubt, so that nobody else decides on what this probe finds."""
         record = _record(seen)
         self.sightings.note(record)
-        claim = self.claim(seen)
         if known is None and record.state is State.IN_DOUBT and self._needs_code(seen):
             return Resolved(Kind.CALL_AGAIN, seen)
         done = yield from self._write(seen, (claim,))
@@ -192,8 +198,8 @@ class Resolver:
                 if isinstance(step, Resolved) or not self._ours(step, hold):
                     return step
                 seen = step
-        except CallerGone:
-            yield from self._let_go(seen)
+        except CallerGone as gone:
+            yield from let_go(self.engine, gone.seen or seen, hold.record.fence)
             raise
         finally:
             self.engine.heartbeat.drop(hold)
@@ -207,7 +213,7 @@ class Resolver:
         if known is None or answer is not V.PROBE:
             return (yield from self._stop(seen, Kind.CALL_AGAIN, ()))
         asked = yield from ask(known, _record(seen))
-        found = self._absence(seen) if asked.status is Probe.NOT_FOUND else None
+        found = self._absence(seen, known) if asked.status is Probe.NOT_FOUND else None
         answer = self._verdict(
             seen,
             known,
@@ -238,6 +244,8 @@ class Resolver:
             cleared = (Clear(fence=record.fence),) if answer is V.CLEAR else ()
             if may_dispatch and known is not None and not self._expired(seen):
                 return (yield from self._dispatch(seen, known, (*notes, *cleared)))
+            if cleared and self._expired(seen):
+                cleared = (*cleared, Release(fence=record.fence), Abandon(reason="no_use_after"))
             kind = Kind.LISTED if cleared else Kind.CALL_AGAIN
             return (yield from self._stop(seen, kind, (*notes, *cleared)))
         commands = (*notes, settlement(answer, record, asked))
@@ -273,8 +281,9 @@ class Resolver:
         """Let go for now; the record stays listed, and says when to look again."""
         record = _record(seen)
         release: tuple[Command, ...] = (Release(fence=record.fence, after_ms=after_ms),)
-        if record.cancel_requested and any(isinstance(c, Clear) for c in commands):
-            release = ()  # proven absent and cancelled: it is closed already
+        cleared = any(isinstance(command, Clear) for command in commands)
+        if cleared and (record.cancel_requested or self._expired(seen)):
+            release = ()  # proven absent, and nobody will send it: these commands close it
         done = yield from self._write(seen, (*commands, *release))
         if isinstance(done, Seen):
             ended = Kind.SETTLED if _record(done).closed else kind
@@ -282,10 +291,6 @@ class Resolver:
         return self._after(done, seen)
 
     # -- small -------------------------------------------------------------------------------
-
-    def _let_go(self, seen: Seen) -> Generator[Request, Any, None]:
-        release = (Release(fence=_record(seen).fence),)
-        yield from self.engine.apply(seen, release, deadline=self._deadline())
 
     def _write(
         self, seen: Seen, commands: tuple[Command, ...]
@@ -313,9 +318,9 @@ class Resolver:
         probe: Probe | None = None,
         absent: Absence | None = None,
         reattach: bool = False,
+        dead: tuple[str, ...] = (),
     ) -> Verdict:
         record = self._governed(seen, known)
-        owner = record.owner
         return verdict(
             situation(
                 record,
@@ -323,7 +328,7 @@ class Resolver:
                 permit_ms=known.permit_ms if known else 0,
                 store_epoch=seen.epoch,
                 mine=mine,
-                dead=owner is not None and self.engine.owner.dead(owner),
+                dead=record.owner in dead,
                 probe=probe,
                 absence=absent,
                 reattach=reattach,
@@ -334,9 +339,9 @@ class Resolver:
         record = _record(seen)
         return replace(record, policy=governing(record.policy, known.policy if known else None))
 
-    def _absence(self, seen: Seen) -> Absence:
+    def _absence(self, seen: Seen, known: Known) -> Absence:
         return absence(
-            _record(seen),
+            self._governed(seen, known),
             began_ms=seen.now_ms,
             measured_ms=self.sightings.measured_ms(_record(seen)),
             decides_silence=self.engine.store.capabilities.decides_silence,
