@@ -242,13 +242,17 @@ View = Literal["all", "ready", "doubt"]
 
 
 class ScanQuery(NamedTuple):
-    """A keyset listing; ``after`` is a cursor of the same query."""
+    """A keyset listing; ``after`` is a cursor of the same query.
+
+    ``id_prefix`` (not empty, of the view ``all`` only): the ids that begin so, in their own order.
+    """
 
     view: View = "all"
     kinds: tuple[str, ...] = ()
     states: tuple[str, ...] = ()
     tenant_id: Tenant = ANY_TENANT
     parent_id: str | None = None
+    id_prefix: str | None = None
     after: str | None = None
     limit: int = 100
 

@@ -169,6 +169,16 @@ def check_scan(query: ScanQuery) -> None:
     for name, value in (("tenant_id", query.tenant_id), ("parent_id", query.parent_id)):
         if isinstance(value, str):
             check_text(value, name)
+    if query.id_prefix is not None:
+        _check_prefix(query.id_prefix, query.view)
+
+
+def _check_prefix(prefix: str, view: str) -> None:
+    if view != "all":
+        raise ValueError(f"id_prefix belongs to the view all, not {view}: those have their order")
+    if not prefix or prefix.endswith("\U0010ffff"):
+        raise ValueError("id_prefix is empty, or ends in U+10FFFF, above which there is no text")
+    check_text(prefix, "id_prefix")
 
 
 def check_journal(record_id: str, after: int, limit: int) -> None:
@@ -185,6 +195,12 @@ def check_journal(record_id: str, after: int, limit: int) -> None:
 def _check_limit(limit: int, least: int) -> None:
     if not least <= limit <= PAGE_MAX:
         raise ValueError(f"between {least} and {PAGE_MAX} records at once, not {limit}")
+
+
+def above_prefix(prefix: str) -> str:
+    """The least text above all that begin so: by code points, which is how UTF-8 orders bytes."""
+    above = ord(prefix[-1]) + 1
+    return prefix[:-1] + chr(0xE000 if above == 0xD800 else above)  # noqa: PLR2004 - surrogates
 
 
 def lane_hash(record_id: str) -> int:

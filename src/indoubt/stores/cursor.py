@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..store import ScanQuery, Stored
 
 Position = tuple[int, str]
-"""(number, "") in the view ``all``, else (time, id); the listing goes on above it."""
+"""(number, "") in the view ``all``, (0, id) by prefix, else (time, id); it goes on above that."""
 
 START: Final[Position] = (-(2**63), "")
 _DIGEST = 8
@@ -21,6 +21,8 @@ _decode = msgspec.msgpack.Decoder(tuple[int, str])
 
 def position(query: ScanQuery, n: int, record: Stored) -> Position:
     """Where this record stands in this query's order."""
+    if query.id_prefix is not None:
+        return 0, record.id
     if query.view == "all":
         return n, ""
     when = record.ready_at if query.view == "ready" else record.doubt_since
@@ -68,6 +70,7 @@ def _digest(query: ScanQuery, store: str, text: bytes) -> bytes:
         sorted(set(query.states)),
         named,
         query.parent_id,
+        query.id_prefix,
         text,
     )
     return hashlib.blake2b(msgspec.msgpack.encode(bound), digest_size=_DIGEST).digest()

@@ -250,6 +250,7 @@ def _listed(query: ScanQuery, record: Stored) -> bool:
         and (not query.states or record.state in query.states)
         and (query.tenant_id is ANY_TENANT or record.tenant_id == query.tenant_id)
         and (query.parent_id is None or record.parent_id == query.parent_id)
+        and (query.id_prefix is None or record.id.startswith(query.id_prefix))
     )
 
 

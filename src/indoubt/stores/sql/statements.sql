@@ -99,6 +99,12 @@ SELECT {columns} FROM record
 WHERE parent_id IS NOT NULL AND parent_id = :parent AND n > :after AND {kinds} AND {filters}
 ORDER BY n LIMIT :limit
 
+-- name: scan_prefix
+-- One lower bound only: of two, the planner may take the one that starts at the first record.
+SELECT {columns} FROM record
+WHERE id >= :least AND id < :above AND id <> :after_id AND {kinds} AND {filters}
+ORDER BY id LIMIT :limit
+
 -- name: scan_ready
 -- As `due`, one kind at a time.
 SELECT {columns} FROM record

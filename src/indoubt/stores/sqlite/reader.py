@@ -12,6 +12,7 @@ import msgspec
 
 from ...errors import StoreUnavailable
 from ...store import ANY_TENANT, Event, Page, ScanQuery, Snapshot, Stored
+from ..checks import above_prefix
 from ..clock import StoreTime
 from ..cursor import Position, position, read_cursor, write_cursor
 from ..sql import statements
@@ -135,6 +136,9 @@ def _scan(db: Connection, query: ScanQuery, after: Position) -> Iterable[tuple[i
         "parent": query.parent_id,
         "limit": query.limit + 1,
     }
+    if query.id_prefix is not None:
+        above = above_prefix(query.id_prefix)
+        given |= {"least": max(query.id_prefix, after[1]), "above": above}
     if query.view != "ready":
         statement = _SQL[_statement(query)]
         return _select(db, statement.text, statement.values(given))
@@ -149,6 +153,8 @@ def _scan(db: Connection, query: ScanQuery, after: Position) -> Iterable[tuple[i
 
 
 def _statement(query: ScanQuery) -> str:
+    if query.id_prefix is not None:
+        return "scan_prefix"
     if query.view == "doubt":
         return "scan_doubt" if query.tenant_id is ANY_TENANT else "scan_doubt_tenant"
     return "scan_all" if query.parent_id is None else "scan_all_parent"

@@ -18,6 +18,7 @@ from .examples import Bench, SteeredClock
 from .judging import Judging, Repeating
 from .listing import Due, Journals, Listing
 from .living import Closing, Living, Racing
+from .prefixes import Prefixes
 from .writing import Removing, Renewing, Writing
 
 if TYPE_CHECKING:
@@ -29,7 +30,18 @@ if TYPE_CHECKING:
 
 
 class StoreContract(
-    Writing, Renewing, Removing, Judging, Repeating, Listing, Due, Journals, Living, Racing, Closing
+    Writing,
+    Renewing,
+    Removing,
+    Judging,
+    Repeating,
+    Listing,
+    Prefixes,
+    Due,
+    Journals,
+    Living,
+    Racing,
+    Closing,
 ):
     """Subclass it, say how to open the store, and pytest runs the whole contract.
 

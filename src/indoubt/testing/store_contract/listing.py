@@ -20,6 +20,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "tenant": {"tenant_id": "tenant-1"},
     "no tenant": {"tenant_id": None},
     "parent": {"parent_id": "parent-1"},
+    "id prefix": {"id_prefix": "c"},
 }
 
 
