@@ -33,7 +33,6 @@ REDACTED = {"redacted": True}
 _EXACT = frozenset({str, int, bool, type(None)})
 """Values of these types that are equal have the same JSON text."""
 
-
 _PLAIN = frozenset({str, int, float, bool, type(None), dict, list, tuple})
 
 
@@ -248,7 +247,7 @@ class Arguments:
 
     def _value(self, name: str, entry: Json) -> Any:
         kind = self._kinds.get(name)
-        if kind is None:
+        if kind is None or entry is None:
             return entry
         try:
             made = from_json(entry, kind)
