@@ -288,17 +288,15 @@ class Ledger:
                 self._pid = os.getpid()
             return self._runtime
 
-    async def look_up(self, act: str) -> RecordView | None:
-        """Read one record; None where there is none."""
+    async def look_up(self, *acts: str) -> RecordView | None:
+        """Read the first of these records that is there; None where none is."""
         runtime = self.open()
-        seen = await runtime.driver.drive(runtime.engine.read(act))
-        return None if seen.record is None else _shown(seen)
+        return await runtime.driver.drive(_first_of(runtime, acts))
 
-    def look_up_blocking(self, act: str) -> RecordView | None:
+    def look_up_blocking(self, *acts: str) -> RecordView | None:
         """The same on this thread."""
         runtime = self.open()
-        seen = runtime.blocking.drive(runtime.engine.read(act))
-        return None if seen.record is None else _shown(seen)
+        return runtime.blocking.drive(_first_of(runtime, acts))
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -325,10 +323,12 @@ class Ledger:
         )
 
     def _register(self, definition: Definition) -> None:
-        known = self._registry.find(definition.name)
-        if isinstance(known, Definition) and known.home != definition.home:
-            raise ValueError(f"{definition.name} is registered already; give one of them a name=")
-        self._registry.add(definition, definition.declared.formerly)
+        formerly = definition.declared.formerly
+        for name in (definition.name, *formerly):
+            known = self._registry.find(name)
+            if isinstance(known, Definition) and known.home != definition.home:
+                raise ValueError(f"{name} is registered already; give one of them a name=")
+        self._registry.add(definition, formerly)
 
     async def _seen(self, act: str, tenant_id: Tenant) -> Seen:
         runtime = self.open()
@@ -339,6 +339,14 @@ class Ledger:
         if seen.record is None or foreign:
             raise RecordNotFound("no such record", record_id=act)
         return seen
+
+
+def _first_of(runtime: Runtime, acts: Sequence[str]) -> Generator[Request, Any, RecordView | None]:
+    for act in acts:
+        seen = yield from runtime.engine.read(act)
+        if seen.record is not None:
+            return _shown(seen)
+    return None
 
 
 def _shown(seen: Seen) -> RecordView:

@@ -16,6 +16,7 @@ from indoubt.core.refusals import Refused
 from indoubt.errors import EffectFailed, LeaseLost
 from indoubt.json_values import detach
 
+from .definition import milliseconds
 from .identity import check_scope, check_tenant
 
 if TYPE_CHECKING:
@@ -192,7 +193,8 @@ class Scope:
 
     Attributes:
         scope: the place; None names no place, so that effects inside need a key.
-        tenant_id: the tenant of records made inside.
+        tenant_id: the tenant of records made inside; where none is given, that of the scope around.
+        wait_for_decision: how long calls inside wait for a person; likewise.
     """
 
     def __init__(
@@ -204,15 +206,27 @@ class Scope:
         wait_for_decision: timedelta | None = None,
         parent: Scope | None = None,
     ) -> None:
+        if wait_for_decision is not None:
+            milliseconds(wait_for_decision, "wait_for_decision", zero=True)
         self.ledger = ledger
         self.scope = None if scope is None else check_scope(scope)
-        self.tenant_id = None if tenant_id is None else check_tenant(tenant_id)
-        self.wait_for_decision = wait_for_decision
+        self.tenant_id = self._tenant_given = check_tenant(tenant_id)
+        self.wait_for_decision = self._wait_given = wait_for_decision
         self.parent = parent
         self._token: Token[Scope | None] | None = None
 
     def __enter__(self) -> Self:
-        """Enter the scope."""
+        """Enter the scope.
+
+        Raises:
+            RuntimeError: it is entered already; each block needs a scope of its own.
+        """
+        if self._token is not None:
+            raise RuntimeError("this scope is entered already: make one for each block")
+        around = scope_of(self.ledger)
+        if around is not None:
+            self.tenant_id = self._tenant_given or around.tenant_id
+            self.wait_for_decision = self._wait_given or around.wait_for_decision
         self.parent = _scope.get()
         self._token = _scope.set(self)
         return self
@@ -222,6 +236,7 @@ class Scope:
         if self._token is not None:
             _scope.reset(self._token)
             self._token = None
+            self.tenant_id, self.wait_for_decision = self._tenant_given, self._wait_given
 
     async def __aenter__(self) -> Self:
         """Enter the scope; there is nothing to wait for."""

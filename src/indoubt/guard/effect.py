@@ -109,10 +109,13 @@ class Effect:
             wait_s=(using.wait if using.wait is not None else WAIT).total_seconds(),
             decision_s=decision.total_seconds() if decision else 0.0,
             blocking=blocking,
-            former_ids=tuple(
-                record_id(intent.tenant_id, name, intent.key, intent.scope, intent.fingerprint)
-                for name in self.definition.declared.formerly
-            ),
+            former_ids=self._former_ids(intent),
+        )
+
+    def _former_ids(self, intent: Record) -> tuple[str, ...]:
+        return tuple(
+            record_id(intent.tenant_id, name, intent.key, intent.scope, intent.fingerprint)
+            for name in self.definition.declared.formerly
         )
 
     def _run(self, args: Any, kwargs: Any, context: EffectContext) -> Any:
@@ -148,12 +151,13 @@ class Effect:
         receipt = self.definition.receipts.give_back(bytes(done.receipt))
         return Outcome(receipt, done.replayed, done.record_id, done.attempt)
 
-    def find(self, record_id: str) -> Any:
-        """Look a record up through the ledger: awaitable for an ``async def``."""
+    def find(self, intent: Record) -> Any:
+        """Look an act up through the ledger: awaitable for an ``async def``."""
         ledger: Any = self._ledger
+        acts = (*self._former_ids(intent), intent.id)
         if self.definition.plain:
-            return ledger.look_up_blocking(record_id)
-        return ledger.look_up(record_id)
+            return ledger.look_up_blocking(*acts)
+        return ledger.look_up(*acts)
 
     async def perform(self, using: Using, args: Any, kwargs: Any) -> Outcome:
         """Perform a call on the running loop."""
@@ -203,7 +207,7 @@ class Guarded:
     def find(self, *args: Any, **kwargs: Any) -> Any:
         """The record of this very call, or None; reads only."""
         intent, _ = self._effect.intent(self._using, args, kwargs)
-        return self._effect.find(intent.id)
+        return self._effect.find(intent)
 
     def using(
         self,
