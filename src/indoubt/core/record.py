@@ -11,7 +11,7 @@ from enum import StrEnum
 import msgspec
 from msgspec import Raw
 
-from indoubt.contracts import ExecutionSafetyClass as Safety
+from indoubt.contracts.safety import ExecutionSafetyClass as Safety
 
 Millis = int
 NO_RAW = Raw(b"")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from indoubt.contracts import stricter
+from indoubt.contracts.safety import stricter
 
 from .record import Millis, Policy, Record, Safety, Stage, State
 from .verdicts import Probe, Situation
