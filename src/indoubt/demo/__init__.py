@@ -26,7 +26,7 @@ from .person import Person
 from .table import final_table, matrix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
     from indoubt.recovery.items import RecordView
 
@@ -60,7 +60,7 @@ def run(*, keep: str | None = None, ask: bool = True, console: Console | None = 
 
 
 @contextmanager
-def _directory(keep: str | None) -> Iterator[Path]:
+def _directory(keep: str | None) -> Generator[Path, None, None]:
     if keep is not None:
         kept = Path(keep).resolve()
         kept.mkdir(parents=True, exist_ok=True)
