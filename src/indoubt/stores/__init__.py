@@ -29,6 +29,21 @@ def open_store(url: str, **options: Any) -> Store:
     return opener(rest, options)
 
 
+def open_existing(url: str) -> Store:
+    """Open the ledger that is there, and never make one.
+
+    An empty ledger under a mistyped name would answer that nothing is in doubt.
+
+    Raises:
+        ValueError: no such kind of store, a garbled URL, or a store that is always a new one.
+        SchemaMissing: there is none.
+        StoreError: it cannot be opened.
+    """
+    if url.partition(":")[0].lower() == "memory":
+        raise ValueError("memory: is always a new, empty ledger; name one that is kept")
+    return open_store(url, create=False)
+
+
 def _memory(rest: str, options: dict[str, Any]) -> Store:
     from .memory import MemoryStore  # noqa: PLC0415
 
@@ -62,4 +77,4 @@ _OPENERS: Final[dict[str, Callable[[str, dict[str, Any]], Store]]] = {
     "sqlite": _sqlite,
 }
 
-__all__ = ["open_store"]
+__all__ = ["open_existing", "open_store"]

@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -44,11 +45,14 @@ _LOCAL: Final = frozenset(
 class Owners:
     """The locks beside one database file. They are kept until ``release`` or the process' end."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.decides = _is_local(folder.parent)
-        if self.decides and folder.is_dir():
-            self._forget_old()
+    def __init__(self, database: Path) -> None:
+        self.folder = database.with_name(f"{database.name}-owners")
+        self.decides = _is_local(database.parent)
+        self._database = database
+        with suppress(OSError):  # hold() says what is wrong
+            _make_folder(self.folder, database)
+            if self.decides:
+                self._forget_old()
 
     def hold(self, owner: str) -> None:
         """Take the owner's lock; again is no error.
@@ -61,19 +65,19 @@ class Owners:
         if not _NONCE.fullmatch(owner):
             raise ValueError("an owner is named by up to 100 letters, digits, _ and -")
         try:
-            self._folder.mkdir(mode=0o700, exist_ok=True)
+            _make_folder(self.folder, self._database)
             with _lock:
-                path = str(self._folder / owner)
+                path = str(self.folder / owner)
                 held = _held.get(path)
                 if held is None or held[0] != os.getpid():
-                    _held[path] = (os.getpid(), _take(path))
+                    _held[path] = (os.getpid(), _take(path, self._database.stat()))
         except OSError as error:
-            raise StoreBroken(f"{self._folder}: no owner's lock: {error.strerror}") from error
+            raise StoreBroken(f"{self.folder}: no owner's lock: {error.strerror}") from error
 
     def release(self, owner: str) -> None:
         """From now on the owner counts as dead: nothing of it may still be running."""
         with _lock:
-            held = _held.pop(str(self._folder / owner), None)
+            held = _held.pop(str(self.folder / owner), None)
             if held is not None and held[0] == os.getpid():
                 os.close(held[1])
 
@@ -82,7 +86,7 @@ class Owners:
         if not self.decides or not _NONCE.fullmatch(owner):
             return None
         try:
-            fd = os.open(self._folder / owner, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            fd = os.open(self.folder / owner, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
             return None
         try:
@@ -100,7 +104,7 @@ class Owners:
     def _forget_old(self) -> None:
         """Remove files of owners dead for so long that no record names them any more."""
         limit_s = (SystemClock().wall_ms() - _FORGOTTEN_MS) / 1000
-        for path in self._folder.iterdir():
+        for path in self.folder.iterdir():
             try:
                 if _NONCE.fullmatch(path.name) and path.stat().st_mtime < limit_s:
                     _remove_dead(path)
@@ -113,13 +117,24 @@ _held: dict[str, tuple[int, int]] = {}
 _lock = threading.Lock()
 
 
-def _take(path: str) -> int:
+def _make_folder(folder: Path, database: Path) -> None:
+    """For the same people as the database: as SQLite does with its -wal file."""
+    if not folder.is_dir():
+        like = database.stat()
+        folder.mkdir(exist_ok=True)
+        folder.chmod((like.st_mode & 0o666) | ((like.st_mode & 0o444) >> 2))
+        if os.geteuid() == 0:
+            os.chown(folder, like.st_uid, like.st_gid)
+
+
+def _take(path: str, like: os.stat_result) -> int:
     """Open and lock the file; again if somebody removed it in between."""
     while True:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.utime(fd)
+            os.fchmod(fd, like.st_mode & 0o666)
             if _names(path, fd):
                 return fd
         except BlockingIOError:

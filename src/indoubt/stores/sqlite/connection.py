@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PATIENCE_MS: Final = 10_000
 """How long a writer waits for other processes before ``StoreUnavailable``."""
-_QUICK: Final = 20
+_QUICK: Final = 1_000
 _QUICK_MS: Final = 0.2
 _SLOW_MS: Final = 2.0
 _WAL_MAX_BYTES: Final = 64 * 2**20
@@ -40,6 +40,8 @@ class Rows(Protocol):
     def fetchall(self) -> list[Any]: ...
 
     def __iter__(self) -> Iterator[Any]: ...
+
+    def close(self, force: bool = False) -> None: ...  # noqa: FBT001, FBT002
 
 
 class Connection(Protocol):
@@ -83,7 +85,8 @@ class Place(NamedTuple):
     def wait(self, tries: int) -> bool:
         """SQLite's own handler backs off to 100 ms and starves one of two busy processes."""
         time.sleep((_QUICK_MS if tries < _QUICK else _SLOW_MS) / 1000)
-        return tries * _SLOW_MS < self.patience_ms
+        slow = max(0, tries - _QUICK)
+        return (tries - slow) * _QUICK_MS + slow * _SLOW_MS < self.patience_ms
 
 
 def use_wal(db: Connection, place: Place) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...store import Batch
     from ..group_commit import Answer
     from .connection import Connection, Place
+    from .turns import Turns
 
 _SQL: Final = statements()
 _CLOCK: Final = _SQL["clock"].text
@@ -27,9 +28,10 @@ _TICK: Final = _SQL["tick"].text
 class Engine:
     """Not thread-safe: whoever calls it holds the lead of the queue before it."""
 
-    def __init__(self, place: Place, time: StoreTime) -> None:
+    def __init__(self, place: Place, store_time: StoreTime, turns: Turns) -> None:
         self._place = place
-        self._time = time
+        self._time = store_time
+        self._turns = turns
         self._db: Connection | None = None
         self._wary = False
         self.commits = 0
@@ -52,13 +54,19 @@ class Engine:
     def _begin(self) -> Connection:
         if self._db is None:
             self._db = self._place.connect()
-        # At once the write lock: a transaction that read first could not get it any more once
-        # another process has written, however long it waited.
-        self._db.execute("BEGIN IMMEDIATE").fetchall()
+            self._db.set_busy_handler(self._turns.wait)
+        self._turns.give_way()
+        try:
+            # At once the write lock: a transaction that read first could not get it any more
+            # once another process has written, however long it waited.
+            self._db.execute("BEGIN IMMEDIATE").fetchall()
+        finally:
+            self._turns.taken()
         return self._db
 
     def _apply(self, db: Connection, group: Sequence[Batch]) -> tuple[list[Answer], bool]:
-        moment, epoch = clock(db, self._time)
+        found, epoch = read_clock(db)
+        moment = self._time.now(found)
         applier = Applier(db, moment.now_ms, epoch)
         answers: list[Answer] = [applier.apply(batch) for batch in group]
         if applier.dirty:
@@ -104,7 +112,7 @@ class Engine:
             db.close(force=True)
 
 
-def clock(db: Connection, time: StoreTime) -> tuple[Moment, int]:
-    """The store's time now, and its epoch, as this transaction sees them."""
-    now_ms, boot_ms, boot, epoch = db.execute(_CLOCK).fetchall()[0]
-    return time.now(Moment(now_ms, boot_ms, boot)), epoch
+def read_clock(db: Connection) -> tuple[Moment, int]:
+    """The store's persisted time and its epoch, as this transaction sees them."""
+    *moment, epoch = db.execute(_CLOCK).fetchall()[0]
+    return Moment._make(moment), epoch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import queue
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +18,7 @@ from ..clock import StoreTime
 from ..cursor import Position, position, read_cursor, write_cursor
 from ..sql import statements
 from .apply import stored
-from .engine import clock
+from .engine import read_clock
 from .faults import trouble
 
 if TYPE_CHECKING:
@@ -99,8 +100,8 @@ class Reader:
                     raise StoreUnavailable("the store is closed")
                 db = self._place.connect()
             with _transaction(db):
-                moment, epoch = clock(db, self._time)
-                yield db, moment.now_ms, epoch
+                persisted, epoch = read_clock(db)
+                yield db, self._time.now(persisted).now_ms, epoch
         except apsw.Error as error:
             if db is not None:
                 db.close(force=True)
@@ -145,11 +146,14 @@ def _scan(db: Connection, query: ScanQuery, after: Position) -> Iterable[tuple[i
     statement = _SQL["scan_ready"]
     kinds = sorted(set(query.kinds)) or [kind for (kind,) in db.execute(_SQL["ready_kinds"].text)]
     # One statement per kind: asked for several at once, the whole backlog would be sorted.
-    pages = [
-        _select(db, statement.text, statement.values({**given, "kind": kind})) for kind in kinds
-    ]
-    merged = heapq.merge(*pages, key=lambda found: position(query, *found))
-    return [found for found, _ in zip(merged, range(query.limit + 1), strict=False)]
+    rows = [db.execute(statement.text, statement.values({**given, "kind": kind})) for kind in kinds]
+    try:
+        pages = (((row[0], stored(row)) for row in page) for page in rows)
+        merged = heapq.merge(*pages, key=lambda found: position(query, *found))
+        return list(itertools.islice(merged, query.limit + 1))
+    finally:
+        for page in rows:  # one left open would hold the snapshot
+            page.close(force=True)
 
 
 def _statement(query: ScanQuery) -> str:

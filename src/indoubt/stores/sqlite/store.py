@@ -21,6 +21,7 @@ from .engine import Engine
 from .faults import answer_lost
 from .reader import Reader
 from .schema import prepare
+from .turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -64,11 +65,12 @@ class SQLiteStore:
         time = StoreTime(clock)
         self.meta = prepare(place, time, create=create, upgrade=upgrade)
         self._pid = os.getpid()
-        self._engine = Engine(place, time)
+        self._owners = Owners(Path(self.path))
+        self._turns = Turns(place, self._owners.folder / ".turn")
+        self._engine = Engine(place, time, self._turns)
         self._queue = GroupCommit(self._engine.commit, partial(answer_lost, path=self.path))
         self._reader = Reader(place, time, self.meta.incarnation)
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="indoubt-reader")
-        self._owners = Owners(Path(f"{self.path}-owners"))
         self._closing = threading.Lock()
         self._closed = False
 
@@ -153,6 +155,7 @@ class SQLiteStore:
                 self._threads.shutdown()
                 self._reader.close()
                 self._engine.close()
+                self._turns.close()
 
     async def _off_loop(self, ask: Callable[[], T]) -> T:
         self._usable()

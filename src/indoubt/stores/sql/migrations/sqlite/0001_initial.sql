@@ -41,7 +41,8 @@ CREATE TABLE record(
   body BLOB NOT NULL,
   fixed BLOB NOT NULL
 ) STRICT;
-CREATE INDEX record_ready ON record(kind, ready_at, id) WHERE ready_at IS NOT NULL;
+-- The hash stands behind, so that a lane passes over the records of others without reading them.
+CREATE INDEX record_ready ON record(kind, ready_at, id, hash) WHERE ready_at IS NOT NULL;
 CREATE INDEX record_doubt ON record(doubt_since, id) WHERE doubt_since IS NOT NULL;
 CREATE INDEX record_tenant_doubt ON record(tenant_id, doubt_since, id)
   WHERE doubt_since IS NOT NULL;
