@@ -12,6 +12,7 @@ import uuid
 from collections import OrderedDict
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, cast
+from unittest.mock import MagicMock
 
 import msgspec
 import pytest
@@ -67,6 +68,16 @@ class Struct(msgspec.Struct):
 
     x: int = 1
 
+    def __repr__(self) -> str:
+        return "Struct"  # also of one that is half made
+
+
+def half_made() -> Struct:
+    """A Struct without its field: msgspec raises AttributeError."""
+    made = Struct()
+    del made.x
+    return made
+
 
 ODD: list[Any] = [
     float("nan"),
@@ -82,7 +93,12 @@ ODD: list[Any] = [
     dt.timedelta(1),
     Point(),
     Struct(),
+    half_made(),
     msgspec.Raw(b"1"),
+    msgspec.Raw(b"{"),
+    MagicMock(spec=dict),
+    MagicMock(spec=str),
+    MagicMock(spec=int),
     msgspec.UNSET,
     object(),
     1j,
@@ -283,6 +299,19 @@ def test_depth_of_64() -> None:
             detach(nested(depth))
 
 
+@pytest.mark.parametrize("text", ["\\", '"', "[", "]", '\\"', '"\\', "\\\\"])
+def test_strings_around_it_do_not_hide_depth(text: str) -> None:
+    """V-27: a text read wrongly would take all that stands between two strings for a string."""
+    for hidden in ([text, nested(70), text], {text: nested(70), text + "x": text}):
+        with pytest.raises(NotJson, match="more than 64 levels deep"):
+            detach(hidden)
+    feigned: Any = 1
+    for _ in range(70):
+        feigned = ["]", feigned, "["]
+    with pytest.raises(NotJson, match="more than 64 levels deep"):
+        detach(feigned)
+
+
 def test_cycles() -> None:
     """V-27: cycles and excessive depth (limit 64) are refused, and never with RecursionError."""
     loop: list[Any] = [1, {}]
@@ -363,9 +392,16 @@ def test_size() -> None:
 
 def test_size_of_what_the_exact_walk_made() -> None:
     """Design 7: bounded bytes, on either way through the door."""
-    assert detach((1, Mixed.ODD), max_bytes=10).text == b'[1,"text"]'
-    with pytest.raises(TooLarge, match="10 bytes of JSON, at most 9"):
-        detach((1, Mixed.ODD), max_bytes=9)
+    value = (1, MappingProxyType({"a": Mixed.ODD}))
+    assert detach(value, max_bytes=16).text == b'[1,{"a":"text"}]'
+    with pytest.raises(TooLarge, match="16 bytes of JSON, at most 15"):
+        detach(value, max_bytes=15)
+
+
+def test_what_is_no_json_is_not_called_too_large() -> None:
+    """The reason that stays when there is more room is named first."""
+    with pytest.raises(NotJson):
+        detach(["x" * 100, {1}], max_bytes=9)
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,7 @@ _INT_DIGITS_MAX = 1233
 # What msgspec raises for values it cannot write or read back, and what their comparison may raise
 # (bytes against str under `python -bb`). The exact walk then finds the reason, so nothing is hidden
 # by catching them.
-_NO_QUICK_WAY = (
-    ArithmeticError,
-    AttributeError,
-    BytesWarning,
-    RecursionError,
-    TypeError,
-    ValueError,
-    msgspec.MsgspecError,
-)
+_NO_QUICK_WAY = (AttributeError, BytesWarning, RecursionError, TypeError, ValueError)
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
@@ -83,13 +75,13 @@ def detach(value: object, *, where: str = "value", max_bytes: int | None = None)
         NotJson: the value is not JSON.
         TooLarge: its text is longer than `max_bytes`.
     """
-    quick = _quick(value, where, max_bytes)
-    if quick is not None:
-        return quick
-    copy = exact(value, where=where)
-    text = _encode(copy)
-    _check_size(text, where, max_bytes)
-    return Encoded(text, copy)
+    encoded = _quick(value)
+    if encoded is None:
+        copy = exact(value, where=where)
+        encoded = Encoded(_encode(copy), copy)
+    if max_bytes is not None and len(encoded.text) > max_bytes:
+        raise TooLarge(where, len(encoded.text), max_bytes)
+    return encoded
 
 
 def canonical(value: object, *, where: str = "value") -> bytes:
@@ -116,12 +108,13 @@ def parse(text: bytes | str, *, where: str = "text", max_bytes: int | None = Non
     """Read JSON text from outside, by the rules of `detach`. Of a repeated key the last counts.
 
     Raises:
-        NotJson: it is not JSON text, or holds what `detach` refuses (1e400, lone surrogates, too
-        deep, too large a number). TooLarge: its compact text is longer than `max_bytes`.
+        NotJson: it is not JSON text, or holds what `detach` refuses: 1e400, lone surrogates, too
+            many levels, too large a number.
+        TooLarge: its compact text is longer than `max_bytes`.
     """
     try:
         value = _decode(text)
-    except (msgspec.MsgspecError, RecursionError, ValueError):
+    except (RecursionError, ValueError):
         value = _UNREADABLE
     if value is _UNREADABLE:
         raise NotJson(where, "not JSON text")
@@ -131,29 +124,21 @@ def parse(text: bytes | str, *, where: str = "text", max_bytes: int | None = Non
 _UNREADABLE = object()
 
 
-def _quick(value: object, where: str, max_bytes: int | None) -> Encoded | None:
+def _quick(value: object) -> Encoded | None:
     """Encode, decode, compare; None if the exact walk must decide.
 
     An object that claims to equal its own JSON passes as that JSON: text and copy agree anyway.
     """
     try:
         text = _encode(value)
-        _check_size(text, where, max_bytes)
         copy = _decode(text)
         if copy != value:
             return None
-    except TooLarge:
-        raise
     except _NO_QUICK_WAY:
         return None
     if len(text) > 2 * DEPTH_MAX and (_is_deep(text) or _has_long_digits(text)):
         return None
     return Encoded(text, copy)
-
-
-def _check_size(text: bytes, where: str, max_bytes: int | None) -> None:
-    if max_bytes is not None and len(text) > max_bytes:
-        raise TooLarge(where, len(text), max_bytes)
 
 
 def _is_deep(text: bytes) -> bool:
