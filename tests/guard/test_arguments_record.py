@@ -305,6 +305,7 @@ UNTOLD = object()
 
 def defaults(  # noqa: PLR0917
     number: Any = 1,
+    large: Any = 111111111111111111111111111111,
     real: Any = 0.0,
     amount: Any = Decimal("1.0"),
     color: Any = Color.RED,
@@ -319,6 +320,8 @@ def defaults(  # noqa: PLR0917
     ("given", "left_out"),
     [
         ({"number": 1}, True), ({"number": 1.0}, False), ({"number": True}, False),
+        ({"large": int("1" * 30)}, True),
+        ({"large": float("1" * 30)}, False),
         ({"real": 0.0}, True), ({"real": -0.0}, False), ({"real": 0}, False),
         ({"amount": Decimal("1.0")}, True), ({"amount": Decimal("1.00")}, False),
         ({"color": Color.RED}, True), ({"color": "red"}, False),
@@ -326,7 +329,6 @@ def defaults(  # noqa: PLR0917
         ({"items": ()}, True), ({"items": []}, False), ({"items": [1]}, False),
         ({"untold": UNTOLD}, True), ({"untold": None}, False),
     ],
-    ids=repr,
 )  # fmt: skip
 def test_left_out_is_what_equals_its_default_in_value_and_text(
     given: dict[str, Any],

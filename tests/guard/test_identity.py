@@ -189,7 +189,9 @@ def test_a_text_enum_is_its_text(check: Check, chars_max: int) -> None:
 
 @checks
 @pytest.mark.parametrize(
-    "value", [1, 1.0, True, b"order-7", ["order-7"], object(), ("a", "b")], ids=repr
+    "value",
+    [1, 1.0, True, b"order-7", ["order-7"], object(), ("a", "b")],
+    ids=lambda value: type(value).__name__,
 )
 def test_only_text(check: Check, chars_max: int, value: object) -> None:
     del chars_max
