@@ -205,7 +205,7 @@ def shown(evidence: Evidence) -> dict[str, Any]:
     """One piece of evidence as plain JSON."""
     known = {
         "source": evidence.source,
-        "at_ms": evidence.at_ms,
+        "at": when(evidence.at_ms).isoformat(),
         "attempt": evidence.attempt or None,
         "status": evidence.status,
         "note": evidence.note,

@@ -1,0 +1,5 @@
+"""``python -m indoubt.cli`` is ``indoubt``."""
+
+from . import main
+
+main()

@@ -1,0 +1,55 @@
+"""Around every command: run it, and turn however it ends into words and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import typer
+
+from .exits import Exit, told
+from .output import Output
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+P = ParamSpec("P")
+
+
+def command(fn: Callable[P, Awaitable[Exit | None] | Exit | None]) -> Callable[P, None]:
+    """Make a command of a function, ``async`` or not, that returns an exit code or None."""
+
+    @functools.wraps(fn)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            code = _call(functools.partial(fn, *args, **kwargs))
+        except KeyboardInterrupt:
+            code = Exit.INTERRUPTED
+        except BrokenPipeError:  # the reader has seen enough; nothing more can be said to it
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = Exit.ERROR
+        except Exception as error:  # noqa: BLE001 - a person gets a sentence, whatever happened
+            if os.environ.get("INDOUBT_DEBUG") == "1":
+                traceback.print_exc()
+            end = told(error)
+            Output(as_json=bool(kwargs.get("as_json"))).error(end)
+            code = end.code
+        raise typer.Exit(int(code or Exit.DONE))
+
+    # The mark keeps the lines of an example as they are; it has no place in a docstring.
+    run.__doc__ = (fn.__doc__ or "").replace("\n    Example:", "\n    \b\n    Example:")
+    return run
+
+
+def _call(fn: Callable[[], Any]) -> Any:
+    """Call it; stdout is flushed here, so that a reader that has gone is noticed here."""
+    answer = fn()
+    if inspect.iscoroutine(answer):
+        answer = asyncio.run(answer)
+    sys.stdout.flush()
+    return answer
