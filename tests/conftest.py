@@ -7,10 +7,10 @@ each with an owner of its own, and each can be killed. Time passes when a test s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -63,7 +63,7 @@ class Bank:
 
     def __init__(self) -> None:
         self.acts: list[tuple[str, int, str | None]] = []
-        self.next: list[str | Callable[[], Any]] = []
+        self.next: list[Any] = []
         self.says = "truth"
         self.asked: list[DoubtfulAttempt] = []
         self.calls = 0
@@ -71,9 +71,9 @@ class Bank:
 
     def pay(self, order: str, cents: int = 1, key: str | None = None) -> dict[str, Any]:
         self.calls += 1
-        how = self.next.pop(0) if self.next else "ok"
+        how: Any = self.next.pop(0) if self.next else "ok"
         if callable(how):
-            return how()
+            return cast("dict[str, Any]", how())
         if how == "crash_before":
             raise Crash
         if how == "declined":

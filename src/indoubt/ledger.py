@@ -20,8 +20,8 @@ from indoubt.guard.effect import Effect, guarded
 from indoubt.guard.identity import check_key, check_name, check_tenant, record_id
 from indoubt.guard.runtime import Runtime
 from indoubt.recovery.decisions import Decision, command_of, decide_flow, question
-from indoubt.recovery.inbox import Inbox, read_inbox
-from indoubt.recovery.items import JournalEntry, RecordView, entry, view
+from indoubt.recovery.inbox import Inbox, read_inbox, show
+from indoubt.recovery.items import JournalEntry, RecordView, entry
 from indoubt.recovery.known import Registry
 from indoubt.recovery.on_request import cancel_flow, probe_flow
 from indoubt.recovery.recover import Pass, Recovery
@@ -160,7 +160,8 @@ class Ledger:
         command = command_of(asked, decision, actor=actor, reason=reason, decision_id=decision_id)
         runtime = self.open()
         seen = await self._seen(asked.record_id, tenant_id)
-        return _shown(await runtime.driver.drive(decide_flow(runtime.resolver, seen, command)))
+        flow = decide_flow(runtime.resolver, seen, command)
+        return _shown(runtime, await runtime.driver.drive(flow))
 
     async def recover(
         self,
@@ -205,7 +206,7 @@ class Ledger:
         Raises:
             RecordNotFound: no such record for this tenant.
         """
-        return _shown(await self._seen(_record_id(ref), tenant_id))
+        return _shown(self.open(), await self._seen(_record_id(ref), tenant_id))
 
     async def find(self, name: str, key: str, *, tenant_id: str | None = None) -> RecordView | None:
         """Look an act up by effect name and key; None where it was never asked for."""
@@ -237,7 +238,7 @@ class Ledger:
         seen = await self._seen(_record_id(ref), tenant_id)
         name = seen.record.name if seen.record else ""
         flow = probe_flow(runtime.resolver, seen, self._registry.find(name))
-        return _shown(await runtime.driver.drive(flow))
+        return _shown(runtime, await runtime.driver.drive(flow))
 
     async def cancel(
         self, ref: str, *, actor: str, reason: str, tenant_id: Tenant = ANY_TENANT
@@ -250,7 +251,7 @@ class Ledger:
         runtime = self.open()
         seen = await self._seen(_record_id(ref), tenant_id)
         flow = cancel_flow(runtime.engine, seen, actor=actor, reason=reason)
-        return _shown(await runtime.driver.drive(flow))
+        return _shown(runtime, await runtime.driver.drive(flow))
 
     async def close(self) -> None:
         """Wait for what cancelled calls left behind, and close the store."""
@@ -345,14 +346,14 @@ def _first_of(runtime: Runtime, acts: Sequence[str]) -> Generator[Request, Any, 
     for act in acts:
         seen = yield from runtime.engine.read(act)
         if seen.record is not None:
-            return _shown(seen)
+            return _shown(runtime, seen)
     return None
 
 
-def _shown(seen: Seen) -> RecordView:
+def _shown(runtime: Runtime, seen: Seen) -> RecordView:
     if seen.record is None:
         raise RecordNotFound("no such record")
-    return view(seen.record, seen.now_ms)
+    return show(runtime.engine, seen.record, seen.now_ms)
 
 
 def _record_id(ref: str) -> str:

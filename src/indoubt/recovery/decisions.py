@@ -6,6 +6,7 @@ A bare record id is not a question, because another attempt may have replaced wh
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
@@ -200,7 +201,11 @@ def refusal(record: Record, refused: Refused) -> Exception:
             until=until,
         )
     if refused.reason == "busy":
-        return EffectBusy(f"{record_id} is held and being performed; nothing is in doubt")
+        return EffectBusy(
+            f"{record_id} is held and being performed; nothing is in doubt",
+            record_id=record_id,
+            retry_after=timedelta(seconds=1),
+        )
     open_question = not record.closed and record.attempt > 0
     return StaleDecision(
         f"{record_id}: {refused.reason}; the question now is {record.ref}"

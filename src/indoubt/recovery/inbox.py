@@ -46,7 +46,11 @@ async def read_inbox(
         unmarked = query._replace(view="ready", states=(State.DISPATCHED.value,))
         page = await engine.store.scan(unmarked._replace(after=after, limit=limit))
         records = [record_of(row) for row in page.records]
-        items = [view(r, page.now_ms) for r in records if _holderless(engine, r, page.now_ms)]
+        items = [
+            view(record, page.now_ms, dead=True)
+            for record in records
+            if _holderless(engine, record, page.now_ms)
+        ]
         if page.cursor is not None:
             return Inbox(tuple(items), UNMARKED + page.cursor)
         after = None
@@ -64,6 +68,12 @@ def _position(cursor: str | None) -> tuple[str, str | None]:
     if not isinstance(cursor, str) or cursor[:2] not in {UNMARKED, MARKED}:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError("cursor: not one of this listing")
     return cursor[:2], cursor[2:] or None
+
+
+def show(engine: Engine, record: Record, now_ms: int) -> RecordView:
+    """Show one record, as this process knows whether its holder lives."""
+    gone = record.state is State.DISPATCHED and _holderless(engine, record, now_ms)
+    return view(record, now_ms, dead=gone)
 
 
 def _holderless(engine: Engine, record: Record, now_ms: int) -> bool:

@@ -6,10 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from indoubt.core.absence import permits_end, quiet_at, silent
 from indoubt.core.decisions import choices
 from indoubt.core.record import NO_RAW, Attempt, DecisionKind, Evidence, Record, Stage, State
+from indoubt.core.situation import held
 
 if TYPE_CHECKING:
     from msgspec import Raw
@@ -24,6 +26,9 @@ RISKS = {
     " it happens twice",
     DecisionKind.GIVE_UP: "closed as unknown; nothing is sent, and nobody will have known",
 }
+
+
+UNMARKED = "sent, no answer recorded; its holder is gone"
 
 
 class Choice(NamedTuple):
@@ -88,8 +93,16 @@ def _json(value: Any) -> Any:
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-def view(record: Record, now_ms: int, *, retry_after_ms: int | None = None) -> RecordView:
-    """Show a record as it stood at ``now_ms`` of the store's clock."""
+def view(
+    record: Record, now_ms: int, *, dead: bool = False, retry_after_ms: int | None = None
+) -> RecordView:
+    """Show a record as it stood at ``now_ms`` of the store's clock.
+
+    What was dispatched and is held by nobody any more is in doubt, marked or not; ``dead``: its
+    owner is proven dead.
+    """
+    if record.state is State.DISPATCHED and not held(record, now_ms=now_ms, dead=dead):
+        record = replace(record, state=State.IN_DOUBT, asked=UNMARKED)
     is_open = bool(record.open_attempts)
     return RecordView(
         ref=record.ref,
@@ -99,7 +112,7 @@ def view(record: Record, now_ms: int, *, retry_after_ms: int | None = None) -> R
         tenant_id=record.tenant_id,
         scope=record.scope,
         key=record.key,
-        state=shown_state(record, now_ms),
+        state=record.state.value,
         effect=record.effect.value if record.effect else None,
         attempt=record.attempt,
         safety=record.policy.safety.value,
@@ -123,14 +136,6 @@ def view(record: Record, now_ms: int, *, retry_after_ms: int | None = None) -> R
     )
 
 
-def shown_state(record: Record, now_ms: int) -> str:
-    """The state; a dispatched record whose lease is over is in doubt, marked or not."""
-    lapsed = record.lease_until_ms is not None and record.lease_until_ms <= now_ms
-    return (
-        State.IN_DOUBT.value if record.state is State.DISPATCHED and lapsed else record.state.value
-    )
-
-
 def reason(record: Record, now_ms: int) -> str:
     """Why it is listed, in words."""
     if record.contradicted:
@@ -139,9 +144,9 @@ def reason(record: Record, now_ms: int) -> str:
         return f"a person must decide ({record.asked or 'nothing more can be asked'})"
     if record.state is State.PERMITTED:
         return "one attempt is permitted and not yet sent"
-    if record.state is State.DISPATCHED:
-        return "sent, no answer recorded; its holder is gone"
     if record.state is State.IN_DOUBT:
+        if record.asked == UNMARKED:
+            return UNMARKED
         early = record.open_attempts and now_ms < permits_end(record)
         return "may have happened" + ("; a permit still runs" if early else "")
     return record.state.value
