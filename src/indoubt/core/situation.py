@@ -79,6 +79,7 @@ def situation(
     probe: Probe | None = None,
     absence: Absence | None = None,
     reattach: bool = False,
+    by_hand: bool = False,
 ) -> Situation:
     """Read a record for the verdict table.
 
@@ -92,6 +93,7 @@ def situation(
         probe: what the probes came to, if they were asked.
         absence: what "not found" is worth.
         reattach: provider and result both support it.
+        by_hand: a person asks for this probe: it needs nothing left of the budget.
     """
     policy, attempts = record.policy, record.open_attempts
     return Situation(
@@ -106,7 +108,7 @@ def situation(
         and any(attempt.late is not None for attempt in attempts),
         acknowledged=any(attempt.stage is Stage.ACKNOWLEDGED for attempt in attempts),
         can_probe=policy.can_probe,
-        budget=_budget(record, now_ms),
+        budget=by_hand or _budget(record, now_ms),
         probe=probe,
         reattach=reattach,
         absence=absence,

@@ -39,7 +39,7 @@ def probe_flow(
         name = record.name if record else "?"
         raise LookupError(f"{name}: its code, or its probe, is not loaded here (see --app)")
     if record.state not in TAKES_EVIDENCE_ONLY:
-        limits = Limits(until=engine.clock.now(), dispatch=False)
+        limits = Limits(until=engine.clock.now(), dispatch=False, by_hand=True)
         return (yield from resolver.resolve(seen, known, limits)).seen
     asked = yield from ask(known, record)
     notes = asked.notes(seen.now_ms, counts=False)

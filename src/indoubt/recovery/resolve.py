@@ -72,10 +72,14 @@ class Resolved(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What the caller allows: to wait until a local instant, to dispatch."""
+    """What the caller allows: to wait until a local instant, to dispatch.
+
+    ``by_hand``: a person asks for a probe now, whatever is left of the budget.
+    """
 
     until: float
     dispatch: bool
+    by_hand: bool = False
 
 
 class Resolver:
@@ -207,7 +211,7 @@ class Resolver:
     def _round(
         self, seen: Seen, known: Known | None, limits: Limits
     ) -> Generator[Request, Any, Resolved | Seen]:
-        answer = self._verdict(seen, known, mine=True)
+        answer = self._verdict(seen, known, mine=True, by_hand=limits.by_hand)
         if answer not in _NEEDS_CODE or (answer is V.REPLAY and known is not None):
             return (yield from self._carry_out(answer, seen, known, limits, None))
         if known is None or answer is not V.PROBE:
@@ -318,6 +322,7 @@ class Resolver:
         probe: Probe | None = None,
         absent: Absence | None = None,
         reattach: bool = False,
+        by_hand: bool = False,
         dead: tuple[str, ...] = (),
     ) -> Verdict:
         record = self._governed(seen, known)
@@ -332,6 +337,7 @@ class Resolver:
                 probe=probe,
                 absence=absent,
                 reattach=reattach,
+                by_hand=by_hand,
             )
         )
 
