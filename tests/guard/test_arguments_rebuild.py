@@ -342,6 +342,10 @@ class Shouting(BaseModel):
         return value.upper()
 
 
+class Switch(BaseModel):
+    on: bool
+
+
 class Looks(Protocol):
     secret: str
 
@@ -361,6 +365,7 @@ class Looks(Protocol):
         (Failing, b'{"secret":"secret"}'),
         (Raising, b'{"secret":"secret"}'),
         (Shouting, b'{"secret":"secret"}'),
+        (Switch, b'{"on":1}'),
         (Looks, b'{"secret":"secret"}'),
         (Callable[[], int], b'"secret"'),
         (Order | Line, b'{"secret":1}'),

@@ -133,8 +133,6 @@ def _convert(value: Json, kind: Any) -> Any:
 
 def _read_model(kind: type[Any], value: Json) -> Any:
     """Read a model by its own rules: by the names that it reads, else by those that it writes."""
-    if kind in _ANYTHING:
-        return value
     by_text = getattr(kind, "model_validate_json", None)
     validate = by_text or getattr(kind, "model_validate", None)
     if validate is None:
