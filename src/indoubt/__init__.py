@@ -43,8 +43,8 @@ if TYPE_CHECKING:
         TooEarly,
     )
     from indoubt.guard.context import EffectContext, current_effect
-    from indoubt.guard.definition import EffectPolicy, ProbeBudget
     from indoubt.guard.effect import Outcome
+    from indoubt.guard.policy import EffectPolicy, ProbeBudget
     from indoubt.ledger import Ledger
     from indoubt.recovery.decisions import (
         AllowOneAttempt,
@@ -98,7 +98,7 @@ _HOMES = {
         "TooEarly",
     ),
     "indoubt.guard.context": ("EffectContext", "current_effect"),
-    "indoubt.guard.definition": ("EffectPolicy", "ProbeBudget"),
+    "indoubt.guard.policy": ("EffectPolicy", "ProbeBudget"),
     "indoubt.guard.effect": ("Outcome",),
     "indoubt.ledger": ("Ledger",),
     "indoubt.recovery.decisions": (

@@ -9,15 +9,16 @@ from __future__ import annotations
 import os
 import threading
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from indoubt.core.bounds import PAGE_MAX
 from indoubt.core.codec import event as decode_event
 from indoubt.errors import ForkedHandle, RecordNotFound, StoreNotDurable
 from indoubt.guard.context import Scope
-from indoubt.guard.definition import Definition, EffectPolicy, milliseconds
+from indoubt.guard.definition import Definition
 from indoubt.guard.effect import Effect, guarded
 from indoubt.guard.identity import check_key, check_name, check_tenant, record_id
+from indoubt.guard.policy import EffectOptions, EffectPolicy, milliseconds
 from indoubt.guard.runtime import Runtime
 from indoubt.recovery.decisions import Decision, command_of, decide_flow, question
 from indoubt.recovery.inbox import Inbox, read_inbox, show
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from indoubt.engine.engine import Seen
     from indoubt.engine.requests import Request
     from indoubt.errors import OutcomeUnknown
+    from indoubt.guard.function import GuardedFunction
 
+R = TypeVar("R")
 LEASE = timedelta(seconds=30)
 WAIT = timedelta(seconds=30)
 
@@ -76,7 +79,19 @@ class Ledger:
 
     # -- the first five things a user needs ----------------------------------------------------
 
-    def effect(self, fn: Callable[..., Any] | None = None, **declared: Any) -> Any:
+    @overload
+    def effect(
+        self, fn: Callable[..., R], /, **declared: Unpack[EffectOptions]
+    ) -> GuardedFunction[R]: ...
+
+    @overload
+    def effect(
+        self, **declared: Unpack[EffectOptions]
+    ) -> Callable[[Callable[..., R]], GuardedFunction[R]]: ...
+
+    def effect(
+        self, fn: Callable[..., Any] | None = None, /, **declared: Unpack[EffectOptions]
+    ) -> Any:
         """Guard a function: its intent is recorded before it is called, its outcome after.
 
         ``@ledger.effect(safety=..., key=..., probe=...)``; the keywords are ``EffectPolicy``'s.

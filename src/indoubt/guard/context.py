@@ -16,8 +16,8 @@ from indoubt.core.refusals import Refused
 from indoubt.errors import EffectFailed, LeaseLost
 from indoubt.json_values import detach
 
-from .definition import milliseconds
 from .identity import check_scope, check_tenant
+from .policy import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator

@@ -18,8 +18,9 @@ from indoubt.core.record import Record
 
 from .call import Performance
 from .context import EffectContext, scope_of
-from .definition import Definition, milliseconds
+from .definition import Definition
 from .identity import check_key, check_scope, check_tenant, record_id
+from .policy import milliseconds
 from .sending import Call, Done, Ours
 
 if TYPE_CHECKING:
@@ -223,16 +224,15 @@ class Guarded:
             milliseconds(wait, "wait", zero=True)
         if wait_for_decision is not None:
             milliseconds(wait_for_decision, "wait_for_decision", zero=True)
-        return Guarded(
-            self._effect,
-            Using(
-                key=None if key is None else check_key(key),
-                tenant_id=check_tenant(tenant_id),
-                scope=None if scope is None else check_scope(scope),
-                wait=wait,
-                wait_for_decision=wait_for_decision,
-            ),
-        )
+        given = {
+            "key": None if key is None else check_key(key),
+            "tenant_id": check_tenant(tenant_id),
+            "scope": None if scope is None else check_scope(scope),
+            "wait": wait,
+            "wait_for_decision": wait_for_decision,
+        }
+        said = {name: value for name, value in given.items() if value is not None}
+        return Guarded(self._effect, self._using._replace(**said))
 
 
 def guarded(effect: Effect) -> Any:
