@@ -20,9 +20,7 @@ from indoubt.stores.memory import MemoryStore
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from indoubt.engine.clock import LocalClock
     from indoubt.engine.holds import Hold
-    from indoubt.store import Store
 
 START_MS = 1_750_000_000_000
 NEVER = math.inf
@@ -53,7 +51,7 @@ class ManualClock:
         """Take the wall clock's first reading, milliseconds since 1970."""
         self._micros = 0
         self._wall_ms = wall_ms
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._alarms: list[Alarm] = []
 
     def wall_ms(self) -> int:
@@ -78,12 +76,10 @@ class ManualClock:
             raise ValueError("time does not run backwards; see step()")
         with self._lock:
             end = self._micros + by // MICRO
-            while (alarm := min(self._alarms, key=lambda one: one.due(), default=None)) is not None:
-                due = alarm.due()
-                if due == NEVER or due * 1_000_000 > end:
-                    break
-                self._micros = max(self._micros, math.ceil(due * 1_000_000))
-                alarm.ring()
+        # Unlocked while they ring: what they do may itself take time, or wait for a thread's.
+        while (alarm := self._next_before(end)) is not None:
+            alarm.ring()
+        with self._lock:
             self._micros = max(self._micros, end)
 
     def step(self, by: timedelta) -> None:
@@ -111,14 +107,19 @@ class ManualClock:
             if alarm in self._alarms:
                 self._alarms.remove(alarm)
 
+    def _next_before(self, end: int) -> Alarm | None:
+        """Put the clock forward to the next alarm, if it is due by then."""
+        with self._lock:
+            alarm = min(self._alarms, key=lambda one: one.due(), default=None)
+            due = NEVER if alarm is None else alarm.due() * 1_000_000
+            if due > end:
+                return None
+            self._micros = max(self._micros, math.ceil(due))
+            return alarm
+
 
 class SteppedHeartbeat(Heartbeat):
     """Renewals without a thread: made when a `ManualClock` passes the moment they are due."""
-
-    def __init__(self, store: Store, clock: LocalClock) -> None:
-        """Take the store and the clock of the engine that it belongs to."""
-        super().__init__(store, clock)
-        self.stopped = False
 
     def hold(self, hold: Hold) -> None:
         """Renew this hold until it is dropped."""
@@ -133,7 +134,8 @@ class SteppedHeartbeat(Heartbeat):
     def ring(self) -> None:
         """Renew what is due, on the calling thread."""
         with self._lock:
-            now = self._clock.now()
+            # The clock counts whole microseconds; a due time may lie between two of them.
+            now = self._clock.now() + MICRO.total_seconds()
             due = [hold for hold in self._holds if hold.due <= now]
         if due:
             self._renew(due)
