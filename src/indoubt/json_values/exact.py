@@ -105,9 +105,8 @@ class _Walk:
         raise self._refusal(f"{kind.__name__} is not JSON")
 
     def _text(self, value: str, what: str) -> str:
-        plain = str.__str__(
-            value
-        )  # past any override: what a str enum or a marked-up str really holds
+        # Past any override: what a str enum, or a str with markup, really holds.
+        plain = str.__str__(value)
         if _has_lone_surrogate(plain):
             raise self._refusal(f"{what} must not hold a lone surrogate")
         return plain
