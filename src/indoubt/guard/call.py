@@ -46,6 +46,7 @@ class Performance:
         self._cause: Exception | None = None
         self._until: float | None = None
         self._busy_until: float | None = None
+        self._decision_until: float | None = None
         self._polls = 0
 
     def run(self) -> Generator[Request, Any, Done]:
@@ -202,7 +203,9 @@ class Performance:
 
     def _ask_person(self, seen: Seen) -> Generator[Request, Any, Seen]:
         record = record_in(seen)
-        until = self._engine.clock.now() + self._call.decision_s
+        if self._decision_until is None:
+            self._decision_until = self._engine.clock.now() + self._call.decision_s
+        until = self._decision_until
         while self._engine.clock.now() < until:
             yield Sleep(min(DECISION_POLL_S, until - self._engine.clock.now()))
             seen = yield from self._engine.read(record.id)

@@ -70,6 +70,7 @@ class EffectContext:
             raise LookupError("an effect needs its record")
         self._runtime = runtime
         self._hold = hold
+        self._permit_ends = (hold.permit_until, record.attempts[-1].permit_until_ms)
         self._blocking = blocking
         self._over = False
         self.seen = seen
@@ -89,8 +90,9 @@ class EffectContext:
         """Store time after which nothing may be sent."""
         from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - rarely asked for
 
-        left = timedelta(seconds=self.remaining())
-        return datetime.fromtimestamp(self.seen.now_ms / 1000, UTC) + left
+        local, store_ms = self._permit_ends
+        moved = timedelta(seconds=self._hold.permit_until - local)
+        return datetime.fromtimestamp(store_ms / 1000, UTC) + moved
 
     def remaining(self) -> float:
         """Seconds left of the permit, for a client's own time-out; never negative."""

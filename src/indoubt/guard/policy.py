@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -187,8 +188,8 @@ def _flag(value: object, where: str) -> bool:
 
 
 def _callable(given: Callable[..., str] | None, where: str) -> Callable[..., str] | None:
-    if given is not None and not callable(given):
-        raise TypeError(f"{where}: a function of the call's arguments")
+    if given is not None and (not callable(given) or inspect.iscoroutinefunction(given)):
+        raise TypeError(f"{where}: a plain function of the call's arguments")
     return given
 
 
