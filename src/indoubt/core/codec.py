@@ -7,12 +7,14 @@ in the body as well, the two would come to differ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 import msgspec
 from msgspec import Raw
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from .commands import Command, Decide
 from .record import (
     NO_RAW,
     Attempt,
@@ -29,8 +31,6 @@ from .record import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from .commands import Command
 
 
 class Row(Protocol):
@@ -132,7 +132,10 @@ _encode = msgspec.json.Encoder().encode
 _fixed = msgspec.json.Decoder(Fixed).decode
 _body = msgspec.json.Decoder(Body).decode
 _event = msgspec.json.Decoder(Event).decode
-_BODY_FIELDS = Body.__struct_fields__
+_changing = attrgetter(*Body.__struct_fields__)
+_NAMES = {kind: kind.__name__.lower() for kind in get_args(Command)}
+_SPOKEN = frozenset({"actor", "reason", "evidence"})
+_SPEAKING = frozenset(kind for kind in _NAMES if _SPOKEN & {*kind.__struct_fields__})
 
 
 def fixed_of(record: Record) -> bytes:
@@ -151,7 +154,7 @@ def fixed_of(record: Record) -> bytes:
 
 def body_of(record: Record) -> bytes:
     """Encode what changes, without the times that the store stamps into its columns."""
-    body = Body(**{name: getattr(record, name) for name in _BODY_FIELDS})
+    body = Body(*_changing(record))
     if not record.attempts:
         return _encode(body)
     last = record.attempts[-1]
@@ -167,7 +170,7 @@ def body_of(record: Record) -> bytes:
 def record_of(row: Row) -> Record:
     """Decode a stored record, merging the stamped columns into it."""
     fixed, body = _fixed(row.fixed), _body(row.body)
-    fields = {name: getattr(body, name) for name in _BODY_FIELDS}
+    fields = asdict(body)
     if body.attempts:
         dispatched = row.dispatched_at or 0
         last = replace(
@@ -207,8 +210,7 @@ def record_of(row: Row) -> Record:
 
 def event_of(commands: Sequence[Command], after: Record) -> bytes:
     """Encode the journal entry of one write."""
-    reasons = [getattr(command, "reason", None) for command in commands]
-    actors = [getattr(command, "actor", None) for command in commands]
+    speaking = [command for command in commands if type(command) in _SPEAKING]
     return _encode(
         Event(
             did=tuple([name_of(command) for command in commands]),
@@ -216,11 +218,21 @@ def event_of(commands: Sequence[Command], after: Record) -> bytes:
             fence=after.fence,
             attempt=after.attempt,
             owner=after.owner,
-            actor=next((actor for actor in actors if actor), None),
-            reason=next((reason for reason in reasons if reason), None),
-            evidence=tuple([e for c in commands if (e := getattr(c, "evidence", None))]),
+            **_said(speaking),
         )
     )
+
+
+def _said(commands: Sequence[Command]) -> dict[str, Any]:
+    """Who acts and why, by the first command that says it, and all evidence."""
+    said: dict[str, Any] = {}
+    for command in commands:
+        for name in ("actor", "reason"):
+            if text := getattr(command, name, None):
+                said.setdefault(name, text)
+        if evidence := getattr(command, "evidence", None):
+            said["evidence"] = (*said.get("evidence", ()), evidence)
+    return said
 
 
 def event(raw: bytes) -> Event:
@@ -230,5 +242,4 @@ def event(raw: bytes) -> Event:
 
 def name_of(command: Command) -> str:
     """A command's word in the journal; a decision is named by its kind."""
-    kind = getattr(command, "kind", None)
-    return str(kind) if kind is not None else type(command).__name__.lower()
+    return str(command.kind) if isinstance(command, Decide) else _NAMES[type(command)]
