@@ -17,74 +17,83 @@ if TYPE_CHECKING:
     from indoubt.core.record import Record
 
 
-def _time(before: int | None, after: int | None, now_ms: int, *, insert: bool) -> Time:
+_OTHER = -1
+"""No time of any record: what is compared with it has changed."""
+
+Times = tuple[int | None, int | None, int | None, int | None, int | None]
+
+
+def _times(record: Record) -> Times:
+    """What the store stamps: the ends of lease and permit, ready, dispatched, doubt."""
+    last = record.attempts[-1] if record.attempts else None
+    return (
+        record.lease_until_ms,
+        last and last.permit_until_ms,
+        record.ready_at_ms,
+        last and last.dispatched_at_ms,
+        record.doubt_since_ms,
+    )
+
+
+def _time(before: int | None, after: int | None, now_ms: int) -> Time:
     if after is None:
         return None
-    return KEEP if after == before and not insert else In(after - now_ms)
-
-
-def _permit(record: Record | None) -> int | None:
-    return record.attempts[-1].permit_until_ms if record and record.attempts else None
-
-
-def _dispatched(record: Record | None) -> int | None:
-    return record.attempts[-1].dispatched_at_ms if record and record.attempts else None
+    return KEEP if after == before else In(after - now_ms)
 
 
 def put_of(
     before: Record | None, after: Record, now_ms: int, event: bytes, expected: Expected | None
 ) -> Put:
     """Describe the change; ``expected`` None: the version that was read."""
-    insert = before is None
-    dispatched_anew = insert or before.attempt != after.attempt
+    if before is None:
+        lease, permit, ready, dispatched, doubt = _OTHER, _OTHER, _OTHER, _OTHER, _OTHER
+    else:
+        lease, permit, ready, dispatched, doubt = _times(before)
+        if before.attempt != after.attempt:
+            permit = dispatched = _OTHER
     if expected is None:
-        expected = Absent() if insert else Version(before.version)
-    return Put(
-        id=after.id,
-        root_id=after.root_id,
-        tenant_id=after.tenant_id,
-        parent_id=after.parent_id,
-        kind=after.kind,
-        expected=expected,
-        state=after.state.value,
-        owner=after.owner,
-        fence=after.fence,
-        claims=after.claims,
-        attempt=after.attempt,
-        cancel_requested=after.cancel_requested,
-        store_epoch=after.store_epoch,
-        lease_until=_time(
-            before and before.lease_until_ms, after.lease_until_ms, now_ms, insert=insert
-        ),
-        permit_until=_time(_permit(before), _permit(after), now_ms, insert=dispatched_anew),
-        ready_at=_time(before and before.ready_at_ms, after.ready_at_ms, now_ms, insert=insert),
-        dispatched_at=_time(
-            _dispatched(before), _dispatched(after), now_ms, insert=dispatched_anew
-        ),
-        doubt_since=_time(
-            before and before.doubt_since_ms, after.doubt_since_ms, now_ms, insert=insert
-        ),
-        body=body_of(after),
-        fixed=fixed_of(after) if insert else None,
-        event=event,
+        expected = Absent() if before is None else Version(before.version)
+    to_lease, to_permit, to_ready, to_dispatched, to_doubt = _times(after)
+    return Put(  # by place: by name, making it would cost as much as all else here
+        after.id,
+        after.root_id,
+        after.tenant_id,
+        after.parent_id,
+        after.kind,
+        expected,
+        after.state.value,
+        after.owner,
+        after.fence,
+        after.claims,
+        after.attempt,
+        after.cancel_requested,
+        after.store_epoch,
+        _time(lease, to_lease, now_ms),
+        _time(permit, to_permit, now_ms),
+        _time(ready, to_ready, now_ms),
+        _time(dispatched, to_dispatched, now_ms),
+        _time(doubt, to_doubt, now_ms),
+        body_of(after),
+        fixed_of(after) if before is None else None,
+        event,
     )
+
+
+def _stamped(time: Time, decided: int | None, now_ms: int) -> int | None:
+    return now_ms + time.ms if isinstance(time, In) else decided
 
 
 def landed(after: Record, put: Put, *, version: int, now_ms: int) -> Record:
     """The image as the store holds it now: stamped times in the place of decided ones."""
-
-    def stamped(time: Time, decided: int | None) -> int | None:
-        return now_ms + time.ms if isinstance(time, In) else decided
-
     attempts, first = after.attempts, after.first_dispatched_at_ms
     if attempts:
         last = attempts[-1]
-        dispatched = stamped(put.dispatched_at, last.dispatched_at_ms) or 0
+        dispatched = _stamped(put.dispatched_at, last.dispatched_at_ms, now_ms) or 0
         first = dispatched if first == last.dispatched_at_ms else first
         last = replace(
             last,
             dispatched_at_ms=dispatched,
-            permit_until_ms=stamped(put.permit_until, last.permit_until_ms) or 0,
+            permit_until_ms=_stamped(put.permit_until, last.permit_until_ms, now_ms) or 0,
         )
         attempts = (*attempts[:-1], last)
     return replace(
@@ -92,9 +101,9 @@ def landed(after: Record, put: Put, *, version: int, now_ms: int) -> Record:
         version=version,
         attempts=attempts,
         first_dispatched_at_ms=first,
-        lease_until_ms=stamped(put.lease_until, after.lease_until_ms),
-        ready_at_ms=stamped(put.ready_at, after.ready_at_ms),
-        doubt_since_ms=stamped(put.doubt_since, after.doubt_since_ms),
+        lease_until_ms=_stamped(put.lease_until, after.lease_until_ms, now_ms),
+        ready_at_ms=_stamped(put.ready_at, after.ready_at_ms, now_ms),
+        doubt_since_ms=_stamped(put.doubt_since, after.doubt_since_ms, now_ms),
         created_at_ms=after.created_at_ms or now_ms,
         updated_at_ms=now_ms,
     )
