@@ -5,10 +5,10 @@ two ways: every part carries its length, and nothing is stripped, folded or norm
 frozen for ever: another way to derive them would be another scheme, beside this one.
 """
 
-import hashlib
+import itertools
 import unicodedata
-from base64 import b32encode
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any, cast
 
 from indoubt.core.bounds import KEY_CHARS, NAME_CHARS
@@ -22,6 +22,10 @@ _RECORD_CHARS = 26
 _KEY_CHARS = 32
 """160 bits; with its prefix the key is as long as a UUID, which every provider's limit allows."""
 _INVISIBLE = ("Cc", "Cf")
+_DIGITS = "abcdefghijklmnopqrstuvwxyz234567"
+_PAIRS = ["".join(pair) for pair in itertools.product(_DIGITS, repeat=2)]
+"""Base 32, ten bits at a time: `base64.b32encode` takes twice as long."""
+_SHIFTS = range(150, -1, -10)
 
 
 def record_id(
@@ -131,20 +135,16 @@ def _act(
 
 
 def _digest(*parts: str | None) -> str:
-    hashed = hashlib.sha256(_encoded((SCHEME, *parts))).digest()
-    return b32encode(hashed[:20]).decode().lower()
+    """Return the first 160 bits of the hash in base 32, in lower case."""
+    bits = int.from_bytes(sha256(_encoded((SCHEME, *parts))).digest()[:20])
+    return "".join([_PAIRS[bits >> shift & 1023] for shift in _SHIFTS])
 
 
 def _encoded(parts: tuple[str | None, ...]) -> bytes:
     """Write each part behind its length in bytes, and None as a part of no length."""
-    encoded = bytearray()
-    for part in parts:
-        if part is None:
-            encoded += b"-,"
-        else:
-            text = part.encode()
-            encoded += b"%d:%b," % (len(text), text)
-    return bytes(encoded)
+    return "".join(
+        ["-," if part is None else f"{len(part.encode())}:{part}," for part in parts]
+    ).encode()
 
 
 def _text(value: object, where: str, chars_max: int) -> str:

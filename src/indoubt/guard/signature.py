@@ -60,10 +60,10 @@ class Parameters:
         if len(args) > len(self._by_place) or self.variable:
             return self._bind_slowly(args, kwargs)
         values: dict[str, Any] = dict(zip(self._by_place, args, strict=False))
-        for name, value in kwargs.items():
-            if name in values or name not in self._by_name:
+        if kwargs:
+            if not (kwargs.keys() <= self._by_name and values.keys().isdisjoint(kwargs)):
                 return self._bind_slowly(args, kwargs)
-            values[name] = value
+            values |= kwargs
         if len(values) < self._count:
             for name, default in self.defaults.items():
                 values.setdefault(name, default)
@@ -94,9 +94,12 @@ class Parameters:
         more: dict[str, Any] = rest.pop(self._var_kwargs, {})
         args: list[Any] = []
         for name in self._by_place:
-            if name not in rest and name not in self.defaults:
+            if name in rest:
+                args.append(rest.pop(name))
+            elif name in self.defaults:
+                args.append(self.defaults[name])
+            else:
                 raise TypeError(f"{self.label} missing a required argument: {name!r}")
-            args.append(rest.pop(name, self.defaults.get(name)))
         return (*args, *variable), {**rest, **more}
 
     def _take_apart(self, shown: list[Parameter]) -> None:
