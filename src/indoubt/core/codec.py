@@ -91,6 +91,7 @@ class Fixed(Struct, frozen=True):
     key: str | None = None
     payload: Raw = NO_RAW
     redacted: bool = False
+    rebuildable: bool = True
 
 
 class Body(Struct, frozen=True):
@@ -148,6 +149,7 @@ def fixed_of(record: Record) -> bytes:
             key=record.key,
             payload=record.payload,
             redacted=record.redacted,
+            rebuildable=record.rebuildable,
         )
     )
 
@@ -191,6 +193,7 @@ def record_of(row: Row) -> Record:
         key=fixed.key,
         payload=fixed.payload,
         redacted=fixed.redacted,
+        rebuildable=fixed.rebuildable,
         version=row.version,
         state=State(row.state),
         fence=row.fence,

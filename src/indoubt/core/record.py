@@ -180,6 +180,7 @@ class Record(Struct, frozen=True):
     key: str | None = None
     payload: Raw = NO_RAW
     redacted: bool = False
+    rebuildable: bool = True
 
     version: int = 0
     state: State = State.PREPARED

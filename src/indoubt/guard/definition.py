@@ -49,7 +49,7 @@ class Definition:
 
     def can_perform(self, record: Record) -> bool:
         """Whether this recorded act can be performed from its record alone."""
-        if self.performer is None or not self.arguments.replayable:
+        if self.performer is None or not (record.rebuildable and self.arguments.replayable):
             return False
         try:
             self.arguments.rebuild(bytes(record.payload))

@@ -90,6 +90,7 @@ class Effect:
             key=key,
             payload=Raw(recorded.text),
             redacted=recorded.redacted,
+            rebuildable=recorded.rebuildable,
             policy=definition.policy,
         )
         return record, bound
