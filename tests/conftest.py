@@ -34,7 +34,7 @@ LEASE = timedelta(seconds=30)
 ABSENCE: dict[str, Any] = {"settle_time": SETTLE, "not_found_is_authoritative": True}
 
 
-def first(one: Any, *_: Any) -> Any:
+def first(one: Any, *_: Any, **__: Any) -> Any:
     """A key function: the first argument names the act."""
     return one
 
