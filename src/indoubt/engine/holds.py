@@ -101,6 +101,7 @@ class Heartbeat:
         self._wake = threading.Condition(self._lock)
         self._holds: set[Hold] = set()
         self._pid = 0
+        self._renewing = False
         self._wakes_at = float("inf")
 
     def hold(self, hold: Hold) -> None:
@@ -120,25 +121,48 @@ class Heartbeat:
             self._holds.discard(hold)
 
     def _run(self) -> None:
-        while (due := self._next()) is not None:
-            if due:
-                self._renew(due)
+        while self._step():
+            pass
 
-    def _next(self) -> list[Hold] | None:
-        """Wait for holds to come due; None: nothing held for a while, the thread may end."""
+    def _step(self) -> bool:
+        """Wait for the next moment that matters; False: nothing held for a while, the thread ends.
+
+        Renewals are written by a thread of their own, one round at a time: where the store hangs,
+        somebody must still notice that a lease is over.
+        """
         with self._lock:
             now = self._clock.now()
-            due = [hold for hold in self._holds if hold.due <= now]
-            if due:
-                return due
-            nearest = min((hold.due for hold in self._holds), default=now + IDLE_S)
-            self._wakes_at = nearest
-            self._wake.wait(max(nearest - now, 0.001))
-            self._wakes_at = float("-inf")
-            if not self._holds and self._clock.now() >= nearest:
-                self._pid = 0
-                return None
-            return []
+            over = [hold for hold in self._holds if hold.lease_until <= now]
+            due = [hold for hold in self._holds if hold.due <= now and not self._renewing]
+            if not over and not due:
+                return self._sleep(now)
+            self._renewing = self._renewing or bool(due)
+        for hold in over:
+            self._lose(hold)
+        if due:
+            threading.Thread(
+                target=self._renew_aside, args=(due,), name="indoubt-renewal", daemon=True
+            ).start()
+        return True
+
+    def _sleep(self, now: float) -> bool:
+        moments = [hold.lease_until if self._renewing else hold.due for hold in self._holds]
+        nearest = min(moments, default=now + IDLE_S)
+        self._wakes_at = nearest
+        self._wake.wait(max(nearest - now, 0.001))
+        self._wakes_at = float("-inf")
+        if self._holds or self._renewing or self._clock.now() < nearest:
+            return True
+        self._pid = 0
+        return False
+
+    def _renew_aside(self, due: Sequence[Hold]) -> None:
+        try:
+            self._renew(due)
+        finally:
+            with self._lock:
+                self._renewing = False
+                self._wake.notify()
 
     def _renew(self, due: Sequence[Hold]) -> None:
         sent_at = self._clock.now()
@@ -163,10 +187,13 @@ class Heartbeat:
         if isinstance(answer, Written):
             hold.renewed(sent_at)
         elif isinstance(answer, Conflict) or self._clock.now() >= hold.lease_until:
-            if hold in self._holds:
-                log.warning("lease of %s (fence %d) lost", hold.record.id, hold.record.fence)
-            self.drop(hold)
-            hold.lose()
+            self._lose(hold)
+
+    def _lose(self, hold: Hold) -> None:
+        if hold in self._holds:
+            log.warning("lease of %s (fence %d) lost", hold.record.id, hold.record.fence)
+        self.drop(hold)
+        hold.lose()
 
     def _write(self, batches: Sequence[Batch]) -> Sequence[object]:
         if isinstance(self._store, BlockingStore):
