@@ -6,24 +6,22 @@ a forked child.
 
 from __future__ import annotations
 
-import os
-import threading
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from indoubt.core.bounds import PAGE_MAX
 from indoubt.core.codec import event as decode_event
-from indoubt.errors import ForkedHandle, RecordNotFound, StoreNotDurable
+from indoubt.errors import RecordNotFound, StoreNotDurable
 from indoubt.guard.context import Scope
 from indoubt.guard.definition import Definition
 from indoubt.guard.effect import Effect, guarded
 from indoubt.guard.identity import check_key, check_name, check_tenant, record_id
+from indoubt.guard.opened import Opened
 from indoubt.guard.policy import EffectOptions, EffectPolicy, milliseconds
-from indoubt.guard.runtime import Runtime
 from indoubt.recovery.decisions import Decision, command_of, decide_flow, question
 from indoubt.recovery.inbox import Inbox, read_inbox, show
 from indoubt.recovery.items import JournalEntry, RecordView, entry
-from indoubt.recovery.known import Registry
+from indoubt.recovery.known import Known, Registry
 from indoubt.recovery.on_request import cancel_flow, probe_flow
 from indoubt.recovery.recover import Pass, Recovery
 from indoubt.store import ANY_TENANT, Store, Tenant
@@ -36,13 +34,14 @@ if TYPE_CHECKING:
     from indoubt.engine.requests import Request
     from indoubt.errors import OutcomeUnknown
     from indoubt.guard.function import GuardedFunction
+    from indoubt.guard.runtime import Runtime
 
 R = TypeVar("R")
 LEASE = timedelta(seconds=30)
 WAIT = timedelta(seconds=30)
 
 
-class Ledger:
+class Ledger(Opened):
     """A durable record of what was intended, sent and settled; see ``effect`` and ``recover``.
 
     Args:
@@ -65,17 +64,13 @@ class Ledger:
     ) -> None:
         if type(allow_ledger_loss) is not bool:
             raise TypeError("allow_ledger_loss: exactly True or False")
-        self._given = store
-        self._lease_ms = milliseconds(lease, "lease")
+        lease_ms = milliseconds(lease, "lease")
+        super().__init__(store, _open_url, lease_ms=lease_ms, clock=clock)
         self._abandon_ms = (
             None if abandon_after is None else milliseconds(abandon_after, "abandon_after")
         )
         self._allow_loss = allow_ledger_loss
-        self._clock = clock
         self._registry = Registry()
-        self._opening = threading.Lock()
-        self._runtime: Runtime | None = None
-        self._pid = 0
 
     # -- the first five things a user needs ----------------------------------------------------
 
@@ -268,6 +263,12 @@ class Ledger:
         flow = cancel_flow(runtime.engine, seen, actor=actor, reason=reason)
         return _shown(runtime, await runtime.driver.drive(flow))
 
+    @property
+    def effects(self) -> tuple[Known, ...]:
+        """The effects that are registered here, by name."""
+        found = (self._registry.find(name) for name in self._registry.names())
+        return tuple(known for known in found if known is not None)
+
     async def close(self) -> None:
         """Wait for what cancelled calls left behind, and close the store."""
         runtime, self._runtime = self._runtime, None
@@ -284,49 +285,7 @@ class Ledger:
         """Close it."""
         await self.close()
 
-    # -- for the other edges (sync, CLI, tests) ----------------------------------------------------
-
-    def open(self) -> Runtime:
-        """The open store and its engine; opened at the first use in each process.
-
-        Raises:
-            StoreError: it cannot be opened; nothing was written.
-            ForkedHandle: an open store was given, and this is a fork of the process that opened it.
-        """
-        runtime = self._runtime
-        if runtime is not None and self._pid == os.getpid():
-            return runtime
-        with self._opening:
-            if self._runtime is None or self._pid != os.getpid():
-                self._runtime = Runtime(
-                    self, self._store(), lease_ms=self._lease_ms, clock=self._clock
-                )
-                self._pid = os.getpid()
-            return self._runtime
-
-    async def look_up(self, *acts: str) -> RecordView | None:
-        """Read the first of these records that is there; None where none is."""
-        runtime = self.open()
-        return await runtime.driver.drive(_first_of(runtime, acts))
-
-    def look_up_blocking(self, *acts: str) -> RecordView | None:
-        """The same on this thread."""
-        runtime = self.open()
-        return runtime.blocking.drive(_first_of(runtime, acts))
-
     # -- inside ------------------------------------------------------------------------------------
-
-    def _store(self) -> Store:
-        if self._given is not None and not isinstance(self._given, str):
-            if self._pid not in {0, os.getpid()}:
-                raise ForkedHandle("give a URL instead of an open store to a program that forks")
-            return self._given
-        url = self._given or os.environ.get("INDOUBT_URL")
-        if not url:
-            raise ValueError("no store: give a URL, or set INDOUBT_URL")
-        from indoubt.stores import open_store  # noqa: PLC0415 - engines load when one is opened
-
-        return open_store(url)
 
     def _open_for(self, definition: Definition) -> Runtime:
         runtime = self.open()
@@ -357,12 +316,10 @@ class Ledger:
         return seen
 
 
-def _first_of(runtime: Runtime, acts: Sequence[str]) -> Generator[Request, Any, RecordView | None]:
-    for act in acts:
-        seen = yield from runtime.engine.read(act)
-        if seen.record is not None:
-            return _shown(runtime, seen)
-    return None
+def _open_url(url: str) -> Store:
+    from indoubt.stores import open_store  # noqa: PLC0415 - engines load when one is opened
+
+    return open_store(url)
 
 
 def _shown(runtime: Runtime, seen: Seen) -> RecordView:

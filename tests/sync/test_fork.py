@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from indoubt.engine import background
+from indoubt.guard import opened
 from indoubt.sync import Ledger
 
 PATIENCE_S = 60
@@ -51,10 +52,10 @@ def guard(ledger: Ledger) -> Any:
     return notify
 
 
-@pytest.mark.parametrize("opened", [False, True], ids=["before it was opened", "after"])
-def test_parent_and_child_both_go_on(ledger: Ledger, opened: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("used", [False, True], ids=["before it was opened", "after"])
+def test_parent_and_child_both_go_on(ledger: Ledger, used: bool) -> None:  # noqa: FBT001
     notify = guard(ledger)
-    if opened:
+    if used:
         assert notify("first").startswith("first by")
 
     def child() -> None:
@@ -70,9 +71,11 @@ def test_parent_and_child_both_go_on(ledger: Ledger, opened: bool) -> None:  # n
     ledger.close()
 
 
-def test_a_child_owes_nothing_to_a_lock_that_another_thread_held(ledger: Ledger) -> None:
+def test_a_child_owes_nothing_to_locks_that_other_threads_held(ledger: Ledger) -> None:
     assert ledger.in_doubt().items == ()
-    with background._background._lock:  # pyright: ignore[reportPrivateUsage]
+    starting = background._background._lock  # pyright: ignore[reportPrivateUsage]
+    opening = opened._turns.lock  # pyright: ignore[reportPrivateUsage]
+    with starting, opening:
         code = in_a_child(ledger.in_doubt)
     assert code == 0
     ledger.close()
