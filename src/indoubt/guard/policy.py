@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 from indoubt.contracts import (
     ExecutionSafetyClass,
@@ -18,10 +18,12 @@ from indoubt.contracts import (
 from indoubt.core.bounds import DURATION_MS_MAX
 from indoubt.core.record import Policy
 
+from .identity import check_name
+
 log = logging.getLogger("indoubt.guard")
 Safety = ExecutionSafetyClass
 REPEATABLE = frozenset({Safety.PURE, Safety.IDEMPOTENT, Safety.RETRY_SAFE})
-CleanFailure = type[BaseException] | Callable[[BaseException], bool]
+CleanFailure = type[Exception] | Callable[[BaseException], bool]
 
 
 class ProbeBudget:
@@ -100,9 +102,9 @@ class EffectPolicy:
         self.safety = _safety(given.get("safety"), self.facts)
         self.clean_failures = _clean(given.get("clean_failures", ()))
         self.timeout_ms = _optional(given.get("timeout"), "timeout")
-        self.ignore = tuple(given.get("ignore", ()))
-        self.redact = tuple(given.get("redact", ()))
-        self.formerly = tuple(given.get("formerly", ()))
+        self.ignore = _names(given.get("ignore", ()), "ignore")
+        self.redact = _names(given.get("redact", ()), "redact")
+        self.formerly = _names(given.get("formerly", ()), "formerly")
         self.wait_for_decision = given.get("wait_for_decision")
         _optional(self.wait_for_decision, "wait_for_decision", zero=True)
         self.no_use_after = _no_use_after(given.get("no_use_after"))
@@ -205,13 +207,23 @@ def _who_is_asked(
     return provider, probe
 
 
-def _clean(given: Sequence[CleanFailure]) -> tuple[CleanFailure, ...]:
-    for clean in given:
-        if not (isinstance(clean, type) and issubclass(clean, BaseException)) and (
-            isinstance(clean, type) or not callable(clean)
-        ):
+def _clean(given: object) -> tuple[CleanFailure, ...]:
+    several = _several(given, "clean_failures", "exception types, or predicates of an exception")
+    for clean in several:
+        kind = isinstance(clean, type)
+        if not (issubclass(clean, Exception) if kind else callable(clean)):
             raise TypeError("clean_failures: exception types, or predicates of an exception")
-    return tuple(given)
+    return cast("tuple[CleanFailure, ...]", several)
+
+
+def _names(given: object, where: str) -> tuple[str, ...]:
+    return tuple([check_name(name, where) for name in _several(given, where, "names")])
+
+
+def _several(given: object, where: str, what: str) -> tuple[object, ...]:
+    if not isinstance(given, list | tuple | set | frozenset):
+        raise TypeError(f"{where}: a sequence of {what}, not {type(given).__name__}")
+    return tuple(cast("Sequence[object]", given))
 
 
 def _no_use_after(given: datetime | timedelta | None) -> int | timedelta | None:
