@@ -63,10 +63,10 @@ def url_of(store: str | None) -> str:
 
 
 def _of_url(store: str | None) -> Ledger:
+    from indoubt import stores  # noqa: PLC0415
     from indoubt.ledger import Ledger  # noqa: PLC0415
-    from indoubt.stores import open_existing  # noqa: PLC0415
 
-    return Ledger(open_existing(url_of(store)))
+    return Ledger(stores.open_existing(url_of(store)))
 
 
 def _of_app(app: str, store: str | None) -> Ledger:

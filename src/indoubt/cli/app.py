@@ -8,7 +8,10 @@ import typer
 
 from indoubt import __version__
 
+from .db import db
 from .decide import decide
+from .demo import demo
+from .doctor import doctor
 from .exits import EXITS
 from .inbox import inbox
 from .probe import probe
@@ -58,5 +61,6 @@ def indoubt(
     """Replaced by HELP."""
 
 
-for one in (inbox, show, probe, decide, recover):
+for one in (demo, inbox, show, probe, decide, recover, doctor):
     app.command()(one)
+app.add_typer(db, name="db")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import logging
 import os
 import sys
 import traceback
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 
 import typer
 
+from .escape import visible
 from .exits import Exit, told
 from .output import Output
 
@@ -26,6 +28,7 @@ def command(fn: Callable[P, Awaitable[Exit | None] | Exit | None]) -> Callable[P
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        _log_in_sentences()
         try:
             code = _call(functools.partial(fn, *args, **kwargs))
         except KeyboardInterrupt:
@@ -34,7 +37,7 @@ def command(fn: Callable[P, Awaitable[Exit | None] | Exit | None]) -> Callable[P
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = Exit.ERROR
         except Exception as error:  # noqa: BLE001 - a person gets a sentence, whatever happened
-            if os.environ.get("INDOUBT_DEBUG") == "1":
+            if _debugging():
                 traceback.print_exc()
             end = told(error)
             Output(as_json=bool(kwargs.get("as_json"))).error(end)
@@ -44,6 +47,29 @@ def command(fn: Callable[P, Awaitable[Exit | None] | Exit | None]) -> Callable[P
     # The mark keeps the lines of an example as they are; it has no place in a docstring.
     run.__doc__ = (fn.__doc__ or "").replace("\n    Example:", "\n    \b\n    Example:")
     return run
+
+
+class _Sentence(logging.Formatter):
+    """A library's message without its traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        text = f"indoubt: {record.getMessage()}" + (f": {error!r}" if error else "")
+        return visible(text)
+
+
+def _log_in_sentences() -> None:
+    """What the library logs is for people too: a sentence, unless they debug."""
+    log = logging.getLogger("indoubt")
+    if not log.handlers and not _debugging():
+        handler = logging.StreamHandler()
+        handler.setFormatter(_Sentence())
+        log.addHandler(handler)
+        log.propagate = False
+
+
+def _debugging() -> bool:
+    return os.environ.get("INDOUBT_DEBUG") == "1"
 
 
 def _call(fn: Callable[[], Any]) -> Any:

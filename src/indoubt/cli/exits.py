@@ -87,7 +87,7 @@ ENDINGS: tuple[tuple[type[BaseException], Ending], ...] = (
         Ending(Exit.REFUSED, "read it as it is now, then decide: indoubt show {record_id}"),
     ),
     (AlreadyDecided, Ending(Exit.REFUSED, "see what became of it: indoubt show {record_id}")),
-    (TooEarly, Ending(Exit.REFUSED, "decide later, or say `happened` where you know it did")),
+    (TooEarly, Ending(Exit.REFUSED, "decide then; `happened` needs no waiting, if it did")),
     (EffectBusy, Ending(Exit.REFUSED, "wait until its holder is done, then look again")),
     (SchemaTooOld, Ending(Exit.UPGRADE, "run: indoubt db upgrade")),
     (SchemaTooNew, Ending(Exit.UPGRADE, "use a newer indoubt")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..store import Store
+    from .facts import Fact
+    from .sqlite import SchemaStatus
 
 _FORMS: Final = "sqlite:///file.db (relative), sqlite:////path/file.db (absolute) or memory:"
 
@@ -24,8 +27,7 @@ def open_store(url: str, **options: Any) -> Store:
     scheme, colon, rest = url.partition(":")
     opener = _OPENERS.get(scheme.lower()) if colon else None
     if opener is None:
-        # Only the scheme: what follows may hold a password.
-        raise ValueError(f"no kind of store called {scheme[:20]!r}: a store's URL is {_FORMS}")
+        raise _no_such_kind(scheme)
     return opener(rest, options)
 
 
@@ -42,6 +44,55 @@ def open_existing(url: str) -> Store:
     if url.partition(":")[0].lower() == "memory":
         raise ValueError("memory: is always a new, empty ledger; name one that is kept")
     return open_store(url, create=False)
+
+
+def schema_status(url: str) -> SchemaStatus:
+    """The schema that is there, the one this version writes, and the steps between; reads only.
+
+    Raises:
+        ValueError: no such kind of store, or one without a schema.
+        StoreError: it cannot be read.
+    """
+    from . import sqlite  # noqa: PLC0415
+
+    return sqlite.schema_status(_file(url))
+
+
+def upgrade(url: str, progress: Callable[[int, int, str], object] | None = None) -> SchemaStatus:
+    """Bring a store's schema to this version's; ``progress`` gets steps done, all, and the next.
+
+    Raises:
+        SchemaMissing: there is no ledger. SchemaTooNew: a newer version wrote it.
+        ValueError, StoreError: as ``schema_status``.
+    """
+    from . import sqlite  # noqa: PLC0415
+
+    return sqlite.upgrade(_file(url), progress)
+
+
+def facts_of(store: Store) -> tuple[Fact, ...]:
+    """What this kind of store finds out about itself here and now (it may take a moment)."""
+    from .sqlite import SQLiteStore  # noqa: PLC0415
+
+    if not isinstance(store, SQLiteStore):
+        return ()
+    from .sqlite.examine import examine  # noqa: PLC0415
+
+    return examine(store.path)
+
+
+def _file(url: str) -> str:
+    scheme, _, rest = url.partition(":")
+    if scheme.lower() == "sqlite":
+        return os.path.realpath(_path(rest))
+    if scheme.lower() in _OPENERS:
+        raise ValueError(f"{scheme}: this kind of store has no schema")
+    raise _no_such_kind(scheme)
+
+
+def _no_such_kind(scheme: str) -> ValueError:
+    # Only the scheme: what follows may hold a password.
+    return ValueError(f"no kind of store called {scheme[:20]!r}: a store's URL is {_FORMS}")
 
 
 def _memory(rest: str, options: dict[str, Any]) -> Store:
@@ -77,4 +128,4 @@ _OPENERS: Final[dict[str, Callable[[str, dict[str, Any]], Store]]] = {
     "sqlite": _sqlite,
 }
 
-__all__ = ["open_existing", "open_store"]
+__all__ = ["facts_of", "open_existing", "open_store", "schema_status", "upgrade"]

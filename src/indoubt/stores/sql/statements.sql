@@ -4,6 +4,14 @@
 -- name: clock
 SELECT now_ms, boot_ms, boot, epoch FROM meta WHERE one = 1
 
+-- name: about
+SELECT incarnation, epoch, scheme, partitions, now_ms FROM meta WHERE one = 1
+
+-- name: states
+-- Bounded: this is the one statement that walks through records, and only people ask for it.
+SELECT state, count(*) FROM (SELECT state FROM record ORDER BY n DESC LIMIT :limit)
+GROUP BY state ORDER BY state
+
 -- name: tick
 UPDATE meta SET now_ms = :now_ms, boot_ms = :boot_ms, boot = :boot WHERE one = 1
 
