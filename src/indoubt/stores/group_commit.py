@@ -141,9 +141,11 @@ class GroupCommit:
         except BaseException as error:
             for call in group:
                 call.answers = [self._lost(error) for _ in call.batches]
-            raise
-        for call in group:
-            call.answers = [next(answers) for _ in call.batches]
+            if threading.current_thread() is not self._writer:  # Ctrl-C of the caller who leads
+                raise
+        else:
+            for call in group:
+                call.answers = [next(answers) for _ in call.batches]
 
     def _pass_lead(self) -> None:
         """To the one who waits longest; asynchronous callers are led by the writer thread."""

@@ -7,6 +7,7 @@ import itertools
 import os
 import time
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 import apsw
@@ -78,7 +79,7 @@ class Place(NamedTuple):
             for pragma in _PRAGMAS:
                 db.execute(pragma).fetchall()
         except BaseException:
-            db.close(force=True)
+            close(db)
             raise
         return db
 
@@ -87,6 +88,12 @@ class Place(NamedTuple):
         time.sleep((_QUICK_MS if tries < _QUICK else _SLOW_MS) / 1000)
         slow = max(0, tries - _QUICK)
         return (tries - slow) * _QUICK_MS + slow * _SLOW_MS < self.patience_ms
+
+
+def close(db: Connection) -> None:
+    """Close, whatever the disk says: the log is still there and is read at the next opening."""
+    with suppress(apsw.Error):
+        db.close(force=True)
 
 
 def use_wal(db: Connection, place: Place) -> None:

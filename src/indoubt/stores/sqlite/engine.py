@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ..clock import Moment, StoreTime
 from ..sql import statements
 from .apply import Applier
+from .connection import close
 from .faults import answer_lost, concerns_one_batch, trouble
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ class Engine:
         if self._db is None:
             self._db = self._place.connect()
             self._db.set_busy_handler(self._turns.wait)
+            if self._wary:
+                # After a failed sync the log may be right in the kernel's memory and wrong on the
+                # disk, where a second sync writes nothing. A checkpoint writes it elsewhere.
+                self._db.execute("PRAGMA wal_checkpoint").fetchall()
         self._turns.give_way()
         try:
             # At once the write lock: a transaction that read first could not get it any more
@@ -109,7 +114,7 @@ class Engine:
         """The next commit opens a new connection."""
         db, self._db = self._db, None
         if db is not None:
-            db.close(force=True)
+            close(db)
 
 
 def read_clock(db: Connection) -> tuple[Moment, int]:

@@ -18,6 +18,7 @@ from ..clock import StoreTime
 from ..cursor import Position, position, read_cursor, write_cursor
 from ..sql import statements
 from .apply import stored
+from .connection import close
 from .engine import read_clock
 from .faults import trouble
 
@@ -86,7 +87,7 @@ class Reader:
         self._closed = True
         for _ in range(_READERS):
             if db := self._idle.get():
-                db.close()
+                close(db)
         for _ in range(_READERS):
             self._idle.put(None)
 
@@ -104,7 +105,7 @@ class Reader:
                 yield db, self._time.now(persisted).now_ms, epoch
         except apsw.Error as error:
             if db is not None:
-                db.close(force=True)
+                close(db)
             db = None
             raise trouble(error, self._place.path) from error
         finally:

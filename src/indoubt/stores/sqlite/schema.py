@@ -15,7 +15,7 @@ import apsw
 from ...errors import SchemaMissing, SchemaTooNew, SchemaTooOld, StoreBroken
 from ..clock import Clock, StoreTime
 from ..sql import Migration, migrations
-from .connection import Connection, Place, use_wal
+from .connection import Connection, Place, close, use_wal
 from .faults import trouble
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def prepare(
                 _migrate(db, place.path, time, progress)
             return _meta(db, place.path)
         finally:
-            db.close()
+            close(db)
     except apsw.Error as error:
         raise trouble(error, place.path) from error
 
@@ -110,7 +110,7 @@ def schema_status(path: str) -> SchemaStatus:
         try:
             return SchemaStatus(_look(db, path), latest)
         finally:
-            db.close()
+            close(db)
     except apsw.Error as error:
         raise trouble(error, path) from error
 
