@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from indoubt.recovery.items import JournalEntry, RecordView
     from indoubt.recovery.probing import DoubtfulAttempt
     from indoubt.recovery.recover import Recovery
+    from indoubt.recovery.retention import Pruned, Retention
     from indoubt.store import ANY_TENANT
 
 __version__ = "0.1.0"
@@ -112,6 +113,7 @@ _HOMES = {
     "indoubt.recovery.items": ("JournalEntry", "RecordView"),
     "indoubt.recovery.probing": ("DoubtfulAttempt",),
     "indoubt.recovery.recover": ("Recovery",),
+    "indoubt.recovery.retention": ("Pruned", "Retention"),
     "indoubt.store": ("ANY_TENANT",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -146,11 +148,13 @@ __all__ = [
     "ProbeBudget",
     "ProviderProbeResult",
     "ProviderProbeStatus",
+    "Pruned",
     "ReceiptNotStored",
     "RecordNotFound",
     "RecordView",
     "Recovery",
     "RecoveryCapableProvider",
+    "Retention",
     "SchemaMissing",
     "SchemaTooNew",
     "SchemaTooOld",

@@ -24,6 +24,7 @@ from indoubt.recovery.items import JournalEntry, RecordView, entry
 from indoubt.recovery.known import Known, Registry
 from indoubt.recovery.on_request import cancel_flow, probe_flow
 from indoubt.recovery.recover import Pass, Recovery
+from indoubt.recovery.retention import Pruned, Pruning, Retention
 from indoubt.store import ANY_TENANT, Store, Tenant
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Ledger(Opened):
 
     @overload
     def effect(
-        self, **declared: Unpack[EffectOptions]
+        self, /, **declared: Unpack[EffectOptions]
     ) -> Callable[[Callable[..., R]], GuardedFunction[R]]: ...
 
     def effect(
@@ -262,6 +263,31 @@ class Ledger(Opened):
         seen = await self._seen(_record_id(ref), tenant_id)
         flow = cancel_flow(runtime.engine, seen, actor=actor, reason=reason)
         return _shown(runtime, await runtime.driver.drive(flow))
+
+    async def prune(
+        self,
+        retention: Retention,
+        *,
+        tenant_id: Tenant = ANY_TENANT,
+        kinds: Sequence[str] | None = None,
+        progress: Callable[[Pruned], object] | None = None,
+    ) -> Pruned:
+        """Make room: remove what ended long ago, so that its repeat is still known.
+
+        A keyed record leaves a small tombstone, and a repeat of its call raises
+        ``OutcomePruned``; an act named by scope and arguments leaves nothing, and its repeat is a
+        new act. Whatever is in doubt, contradicted or may still land is kept. Killed half-way, it
+        has done some records and not the others: call it again.
+
+        Args:
+            retention: how long to keep what; see ``Retention``.
+            tenant_id: a tenant, None for records without one, or every tenant.
+            kinds: of records; default: all.
+            progress: gets the counts so far after each page.
+        """
+        runtime = self.open()
+        pruning = Pruning(runtime.engine, runtime.driver, retention)
+        return await pruning.go(tenant_id=_tenant(tenant_id), kinds=kinds or (), progress=progress)
 
     @property
     def effects(self) -> tuple[Known, ...]:

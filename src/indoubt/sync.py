@@ -95,6 +95,7 @@ class Ledger:
     journal = _blocking(AsyncLedger.journal)
     probe = _blocking(AsyncLedger.probe)
     cancel = _blocking(AsyncLedger.cancel)
+    prune = _blocking(AsyncLedger.prune)
     close = _blocking(AsyncLedger.close)
 
     def __enter__(self) -> Self:

@@ -114,6 +114,7 @@ class Body(Struct, frozen=True):
     probes: int = 0
     probing_since_ms: Millis | None = None
     pruned: bool = False
+    digest: str | None = None
 
 
 class Event(Struct, frozen=True):
@@ -222,6 +223,18 @@ def event_of(commands: Sequence[Command], after: Record) -> bytes:
             attempt=after.attempt,
             owner=after.owner,
             **_said(speaking),
+        )
+    )
+
+
+def burial_of(tombstone: Record) -> bytes:
+    """Encode the one journal entry of a tombstone."""
+    return _encode(
+        Event(
+            did=("prune",),
+            state=tombstone.state,
+            fence=tombstone.fence,
+            attempt=tombstone.attempt,
         )
     )
 

@@ -213,6 +213,7 @@ class Record(Struct, frozen=True):
     probes: int = 0
     probing_since_ms: Millis | None = None
     pruned: bool = False
+    digest: str | None = None
 
     @property
     def open_attempts(self) -> tuple[Attempt, ...]:

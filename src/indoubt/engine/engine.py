@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indoubt.core.bounds import TRIES_MAX
-from indoubt.core.codec import event_of, record_of
+from indoubt.core.codec import burial_of, event_of, record_of
 from indoubt.core.commands import Claim, Command, Decide
 from indoubt.core.machine import decide
 from indoubt.core.refusals import Refused
 from indoubt.errors import Contended, StoreError, StoreUnavailable
-from indoubt.store import Batch, Conflict, Expected, Free, Guard, Put, Snapshot, Written
+from indoubt.store import Batch, Conflict, Delete, Expected, Free, Guard, Put, Snapshot, Written
 
 from .clock import LocalClock, SystemClock
 from .clock_watch import ClockWatch
@@ -133,6 +133,24 @@ class Engine:
                 raise gone
             return answer
         raise Contended(f"{seen.record.id if seen.record else '?'}: others were faster each time")
+
+    def bury(
+        self, seen: Seen, tombstone: Record | None, *, deadline: float
+    ) -> Generator[Request, Any, bool]:
+        """Retention only: put a tombstone in a record's place, or nothing.
+
+        False: the record has changed since it was seen, and stays. The tombstone's version goes on
+        from the record's, so that whoever read the record can write nothing on it.
+        """
+        record = seen.record
+        if record is None:
+            return False
+        gone = Delete(record.id, record.root_id, record.version)
+        puts: tuple[Put, ...] = ()
+        if tombstone is not None:
+            puts = (put_of(None, tombstone, seen.now_ms, burial_of(tombstone), None),)
+        answer = yield from self._submit(Batch(write_id(), puts, deletes=(gone,)), deadline)
+        return isinstance(answer, Written)
 
     def found(self, conflict: Conflict, seen: Seen) -> Seen:
         """What a conflict brought, in place of what was seen."""

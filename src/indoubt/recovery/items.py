@@ -29,6 +29,7 @@ RISKS = {
 
 
 UNMARKED = "sent, no answer recorded; its holder is gone"
+PRUNED = "pruned: its outcome is kept, and a repeat of the call is not sent"
 
 
 class Choice(NamedTuple):
@@ -128,12 +129,16 @@ def view(
         error=plain(record.error),
         evidence=tuple([shown(one) for one in record.evidence]),
         attempts=tuple([_attempt(one) for one in record.attempts]),
-        reason=reason(record, now_ms),
-        choices=tuple([Choice(kind.value, RISKS[kind]) for kind in sorted(choices(record))]),
+        reason=PRUNED if record.pruned else reason(record, now_ms),
+        choices=() if record.pruned else _choices(record),
         contradicted=record.contradicted,
         cancel_requested=record.cancel_requested,
         retry_after=None if retry_after_ms is None else timedelta(milliseconds=retry_after_ms),
     )
+
+
+def _choices(record: Record) -> tuple[Choice, ...]:
+    return tuple([Choice(kind.value, RISKS[kind]) for kind in sorted(choices(record))])
 
 
 def reason(record: Record, now_ms: int) -> str:
