@@ -16,7 +16,7 @@ from .background import run_in_background
 from .requests import Invoke, Raised, Returned
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from .holds import Hold
 
@@ -25,8 +25,8 @@ async def invoke(request: Invoke) -> Returned | Raised:
     """Call on the running loop (a plain function with ``thread`` set: on a thread)."""
     try:
         if request.thread and request.hold is not None:
-            return Returned(await asyncio.to_thread(request.run))
-        called = asyncio.to_thread(request.run) if request.thread else request.run()
+            return Returned(await _on_thread(request.run))
+        called = _on_thread(request.run) if request.thread else request.run()
         if not inspect.isawaitable(called):
             return Returned(called)
         if request.hold is not None:
@@ -34,6 +34,12 @@ async def invoke(request: Invoke) -> Returned | Raised:
         return await _in_time(called, request.timeout)
     except Exception as error:  # noqa: BLE001 - whatever it raised is the answer
         return Raised(error)
+
+
+async def _on_thread(run: Callable[[], Any]) -> Any:
+    """Call a plain function; it may turn out to have made a coroutine, as a lambda does."""
+    called = await asyncio.to_thread(run)
+    return await called if inspect.isawaitable(called) else called
 
 
 async def _in_time(called: Awaitable[Any], seconds: float | None) -> Returned | Raised:
