@@ -164,11 +164,13 @@ def _remove_dead(path: Path) -> None:
 
 def _is_local(folder: Path) -> bool:
     """Divergence: only Linux tells; elsewhere a lease alone ends a dead owner's hold."""
-    if sys.platform != "linux":
-        return False
-    answer = ctypes.create_string_buffer(512)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.statfs(os.fsencode(folder), answer):
-        return False
-    magic = ctypes.cast(answer, ctypes.POINTER(ctypes.c_long))[0]
-    return magic & 0xFFFFFFFF in _LOCAL
+    return sys.platform == "linux" and _magic(folder) in _LOCAL
+
+
+def _magic(folder: Path) -> int:
+    """The number of the folder's file system; 0 if there is no telling."""
+    answer = ctypes.create_string_buffer(512)  # struct statfs, which begins with it
+    if ctypes.CDLL(None).statfs(os.fsencode(folder), answer):
+        return 0
+    magic: int = ctypes.cast(answer, ctypes.POINTER(ctypes.c_long))[0]
+    return magic & 0xFFFFFFFF
