@@ -25,9 +25,12 @@ Case = Callable[[], float | Awaitable[float]]
 
 
 class Budget(NamedTuple):
-    """A goal for one case: its figure divided by the base's is at least, or at most, this."""
+    """A goal for one case: its figure is at least, or at most, so many times that of ``base``.
 
-    base: str
+    Without a base the figure itself is meant.
+    """
+
+    base: str | None
     least: float | None = None
     most: float | None = None
 
@@ -38,6 +41,10 @@ class Budget(NamedTuple):
 
     def __str__(self) -> str:
         return f">= {self.least}" if self.least is not None else f"<= {self.most}"
+
+
+Figures = Mapping[str, Sequence[float]]
+Budgets = Mapping[str, Budget | Sequence[Budget]]
 
 
 class Options(argparse.Namespace):
@@ -93,7 +100,7 @@ async def in_turns(
     args: Options,
     cases: Mapping[str, Case],
     unit: str,
-    budgets: Mapping[str, Budget] | None = None,
+    budgets: Budgets | None = None,
 ) -> dict[str, float]:
     """Run the cases in turns and print them; returns the medians.
 
@@ -110,7 +117,8 @@ async def in_turns(
             except Exception as error:  # noqa: BLE001
                 print(f"  ! {name}: {type(error).__name__}: {error}"[:300], file=sys.stderr)
     print(f"\n## {title}  [{unit}; median of {args.reps}, least .. greatest]")
-    print(f"one sync: {before:.2f} ms before, {sync_ms(args.dir):.2f} ms after")
+    load = " ".join(f"{load:.1f}" for load in os.getloadavg())
+    print(f"one sync: {before:.2f} ms before, {sync_ms(args.dir):.2f} ms after; load {load}")
     medians = {name: statistics.median(got) for name, got in figures.items() if got}
     _print(figures, medians, budgets or {})
     _save(args.json, {"title": title, "unit": unit, "medians": medians, "figures": figures})
@@ -121,21 +129,31 @@ def _wanted(name: str, only: str) -> bool:
     return not only or any(part in name for part in only.split(","))
 
 
-def _print(
-    figures: Mapping[str, Sequence[float]],
-    medians: Mapping[str, float],
-    budgets: Mapping[str, Budget],
-) -> None:
+def _print(figures: Figures, medians: Mapping[str, float], budgets: Budgets) -> None:
     for name, got in figures.items():
-        line = f"{name:<52} failed"
+        line = f"{name:<36} failed"
         if got:
-            line = f"{name:<52} {medians[name]:>12,.2f}  {min(got):>11,.2f} .. {max(got):>11,.2f}"
-        budget = budgets.get(name)
-        if got and budget and budget.base in medians:
-            ratio = medians[name] / medians[budget.base]
-            verdict = "" if budget.kept(ratio) else "  MISSED"
-            line += f"  {ratio:6.2f} x {budget.base} (goal {budget}){verdict}"
+            line = f"{name:<36} {medians[name]:>10,.2f}  {min(got):>10,.2f} .. {max(got):>10,.2f}"
         print(line, flush=True)
+        goals = budgets.get(name, ())
+        for budget in [goals] if isinstance(goals, Budget) else goals:
+            if words := _judged(name, budget, figures):
+                print(f"    {words}", flush=True)
+
+
+def _judged(name: str, budget: Budget, figures: Figures) -> str:
+    """Compare round by round: the disk and the neighbours are nearly the same within one."""
+    if budget.base is None:
+        ratios, words = figures[name], ""
+    else:
+        pairs = zip(figures[name], figures.get(budget.base, ()), strict=False)
+        ratios = [own / base for own, base in pairs]
+        words = f" x {budget.base}"
+    if not ratios:
+        return ""
+    median = statistics.median(ratios)
+    verdict = "kept" if budget.kept(median) else "MISSED"
+    return f"{median:.2f}{words}, {min(ratios):.2f} .. {max(ratios):.2f}: goal {budget} {verdict}"
 
 
 def _save(path: str, result: dict[str, Any]) -> None:
