@@ -41,10 +41,10 @@ def quiet_at(record: Record) -> Millis:
 
 
 def silent(record: Record) -> bool:
-    """Whether nobody can send any open attempt any more."""
-    return not record.policy.detached and all(
-        attempt.silent_at_ms is not None for attempt in record.open_attempts
-    )
+    """Whether nobody can send any open attempt any more (of one folded away, nobody knows)."""
+    if record.policy.detached or record.folded_until_ms is not None:
+        return False
+    return all(attempt.silent_at_ms is not None for attempt in record.open_attempts)
 
 
 def proof_at(record: Record) -> Millis:

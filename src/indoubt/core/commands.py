@@ -31,6 +31,8 @@ class Claim(Struct, frozen=True):
     """Become the holder: where nobody is, or where the lease is over or the owner proven dead.
 
     ``dead_owners`` were proven dead before the record was read; their attempts fall silent.
+    ``store_epoch``: the store's present one. A record that was last written in an older one may
+    have been dispatched since, in a write that the store has lost (P19).
     """
 
     owner: str
@@ -71,13 +73,16 @@ class Renew(Struct, frozen=True):
 
 
 class Settle(Struct, frozen=True):
-    """Record an outcome. ``attempt`` is the one it speaks about; None: about all of them."""
+    """Record an outcome. ``attempt`` is the one it speaks about; None: about all of them.
+
+    ``closes``: why those attempts are closed; None: a clean failure where the effect is none.
+    """
 
     fence: int
     outcome: State
     attempt: int | None = None
     effect: Effect | None = None
-    closes: Closed = Closed.FAILED
+    closes: Closed | None = None
     receipt: Raw = NO_RAW
     receipt_lost: bool = False
     error: Raw = NO_RAW
@@ -137,6 +142,7 @@ class Decide(Struct, frozen=True):
     actor: str
     reason: str
     receipt: Raw = NO_RAW
+    store_epoch: int = 1
 
 
 class Cancel(Struct, frozen=True):
@@ -144,16 +150,20 @@ class Cancel(Struct, frozen=True):
 
     actor: str
     reason: str
+    store_epoch: int = 1
 
 
 class Reopen(Struct, frozen=True):
     """A repeat of the call after a certain "no effect" starts anew."""
+
+    store_epoch: int = 1
 
 
 class Abandon(Struct, frozen=True):
     """Close what nobody will send: past ``no_use_after``, or repeated by nobody for too long."""
 
     reason: str
+    store_epoch: int = 1
 
 
 Command = (

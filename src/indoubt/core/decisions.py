@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from .absence import quiet_at
-from .attempts import close_open
+from .attempts import rule_out
 from .bounds import DECISIONS_KEPT
 from .record import (
     NO_RAW,
-    Closed,
     Decided,
     DecisionKind,
     Effect,
@@ -120,9 +119,13 @@ def _happened(record: Record, command: Decide, _now_ms: Millis) -> Record:
 
 
 def _did_not_happen(record: Record, _command: Decide, _now_ms: Millis) -> Record:
-    attempts = close_open(record.attempts, Closed.DECIDED)
     return replace(
-        record, state=State.FAILED, effect=Effect.NONE, attempts=attempts, doubt_since_ms=None
+        record,
+        state=State.FAILED,
+        effect=Effect.NONE,
+        attempts=rule_out(record.attempts),
+        folded_until_ms=None,
+        doubt_since_ms=None,
     )
 
 

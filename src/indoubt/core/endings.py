@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from .attempts import close_open, edit
+from .attempts import close_open, doubtful, edit, effect_of, marred
 from .bounds import EVIDENCE_KEPT
 from .commands import Abandon, Ask, Cancel, Clear, Doubt, Note, Release, Reopen, Settle
 from .record import (
@@ -35,18 +35,33 @@ def settle(record: Record, command: Settle, now_ms: Millis) -> Record | Refused:
         ended = _end(record, S.SUCCEEDED, attempts, None, command)
         others = [a.late.receipt for a in ended.open_attempts if a.late is not None]
         twice = any(receipt != command.receipt for receipt in others)
-        return _happened_twice(ended, now_ms) if twice else ended
+        return _contradicted(ended, "happened twice", now_ms) if twice else ended
     if command.effect is None:
         return Refused("effect_missing")
-    attempts = (
-        close_open(record.attempts, command.closes)
-        if command.attempt is None
-        else edit(record.attempts, command.attempt, closed=command.closes)
-    )
-    if any(attempt.open for attempt in attempts):
-        # "Failed" about one attempt does not close the others (P6).
-        return _let_go(replace(record, attempts=attempts), now_ms)
+    closes = command.closes or _closes(command.effect)
+    if command.attempt is None:
+        attempts = close_open(record.attempts, closes)
+        record = replace(record, attempts=attempts, folded_until_ms=None)
+    else:
+        attempts = edit(record.attempts, command.attempt, closed=closes)
+        record = replace(record, attempts=attempts)
+    if doubtful(record):  # about the others it says nothing; of its own it is evidence (P6)
+        return _let_go(add_evidence(record, _settled(command, now_ms)), now_ms)
     return _end(record, command.outcome, attempts, command.effect, command)
+
+
+def _settled(command: Settle, now_ms: Millis) -> Evidence:
+    return Evidence(
+        source="holder",
+        at_ms=now_ms,
+        attempt=command.attempt or 0,
+        status=command.outcome.value,
+        data=command.error,
+    )
+
+
+def _closes(effect: Effect) -> Closed:
+    return Closed.CLEAN_FAILURE if effect is Effect.NONE else Closed.FAILED
 
 
 def _end(
@@ -56,11 +71,12 @@ def _end(
     effect: Effect | None,
     command: Settle | None = None,
 ) -> Record:
+    """Close the record; "no effect" only where no attempt has left one possible (P6)."""
+    record = replace(record, attempts=attempts)
     return replace(
         record,
         state=state,
-        attempts=attempts,
-        effect=effect,
+        effect=effect_of(record) if effect is Effect.NONE else effect,
         owner=None,
         lease_until_ms=None,
         ready_at_ms=None,
@@ -86,10 +102,9 @@ def _let_go(record: Record, now_ms: Millis, after_ms: Millis | None = None) -> R
 
 def doubt(record: Record, command: Doubt, now_ms: Millis) -> Record:
     attempts = record.attempts
-    if command.returned:
+    if command.returned and not record.policy.detached:
         # The holder knows that nothing is sent any more: the permit ends with its report.
-        silent_at = None if record.policy.detached else now_ms
-        last = replace(attempts[-1], permit_until_ms=now_ms, silent_at_ms=silent_at)
+        last = replace(attempts[-1], permit_until_ms=now_ms, silent_at_ms=now_ms)
         attempts = (*attempts[:-1], last)
     record = replace(record, state=S.IN_DOUBT, doubt_since_ms=now_ms, attempts=attempts)
     if command.evidence is not None:
@@ -110,34 +125,34 @@ def _unsent(record: Record, now_ms: Millis) -> Record:
     """The dispatch never left the process: close it, and give back what it had spent (P7)."""
     last = record.attempts[-1]
     attempts = (*record.attempts[:-1], replace(last, closed=Closed.NEVER_SENT))
-    record = replace(record, attempts=attempts)
-    if record.open_attempts:
-        record = _let_go(record, now_ms)
-    else:
+    record = _resting(replace(record, attempts=attempts), now_ms)
+    if last.permission is not None and not record.cancel_requested:
         record = replace(
-            record, state=S.PREPARED, owner=None, lease_until_ms=None, ready_at_ms=now_ms
+            record,
+            state=S.PERMITTED,
+            effect=None,
+            permission=replace(last.permission, attempt=record.attempt + 1),
+            doubt_since_ms=record.doubt_since_ms or now_ms,
         )
+    ready_at = None if record.closed else now_ms
+    return replace(record, owner=None, lease_until_ms=None, ready_at_ms=ready_at)
+
+
+def _resting(record: Record, now_ms: Millis) -> Record:
+    """What a record is once attempts of it are known to have had no effect."""
+    if doubtful(record):
+        since = record.doubt_since_ms or now_ms
+        return replace(record, state=S.IN_DOUBT, doubt_since_ms=since)
     if record.cancel_requested:
-        return record if record.open_attempts else _end(record, S.CANCELLED, attempts, Effect.NONE)
-    if last.permission is None:
-        return record
-    permission = replace(last.permission, attempt=record.attempt + 1)
-    return replace(
-        record,
-        state=S.PERMITTED,
-        permission=permission,
-        ready_at_ms=now_ms,
-        doubt_since_ms=record.doubt_since_ms or now_ms,
-    )
+        return _end(record, S.CANCELLED, record.attempts, Effect.NONE)
+    if marred(record):
+        return _end(record, S.FAILED, record.attempts, Effect.NONE)
+    return replace(record, state=S.PREPARED, doubt_since_ms=None)
 
 
-def clear(record: Record, _command: Clear, _now_ms: Millis) -> Record:
+def clear(record: Record, _command: Clear, now_ms: Millis) -> Record:
     attempts = close_open(record.attempts, Closed.ABSENT)
-    if record.cancel_requested:
-        return _end(record, S.CANCELLED, attempts, Effect.NONE)
-    return replace(
-        record, state=S.PREPARED, attempts=attempts, folded_until_ms=None, doubt_since_ms=None
-    )
+    return _resting(replace(record, attempts=attempts, folded_until_ms=None), now_ms)
 
 
 def ask(record: Record, command: Ask, now_ms: Millis) -> Record:
@@ -165,50 +180,65 @@ def note(record: Record, command: Note, now_ms: Millis) -> Record:
             probes=record.probes + 1,
             probing_since_ms=record.probing_since_ms or now_ms,
         )
-    if command.about is not None:
-        changes: dict[str, object] = {"active": command.active}
-        if command.closes is not None:
-            changes["closed"] = command.closes
-        if command.returned and not record.policy.detached:
-            changes["silent_at_ms"] = now_ms
-        if command.late != NO_RAW:
-            changes["late"] = Late(receipt=command.late, at_ms=now_ms)
+    about = [a for a in record.attempts if a.number == command.about]
+    if about:
+        changes = _learned(record, about[0], command, now_ms)
         record = replace(record, attempts=edit(record.attempts, command.about, **changes))
-    if command.late != NO_RAW and record.closed:
+    if command.late == NO_RAW:
+        return record
+    if record.closed:
         return _contradict(record, command, now_ms)
+    if record.state is S.PREPARED and doubtful(record):
+        ready_at = record.ready_at_ms or now_ms
+        return replace(record, state=S.IN_DOUBT, ready_at_ms=ready_at, doubt_since_ms=now_ms)
     return record
+
+
+def _learned(record: Record, about: Attempt, command: Note, now_ms: Millis) -> dict[str, object]:
+    """What a note changes of its attempt."""
+    changes: dict[str, object] = {"active": command.active}
+    if command.closes is not None and about.open:
+        changes["closed"] = command.closes
+    if command.returned and not record.policy.detached:
+        changes["silent_at_ms"] = now_ms
+    if command.late != NO_RAW:
+        changes["late"] = Late(receipt=command.late, at_ms=now_ms)
+        if not record.closed:
+            changes["closed"] = None  # whoever said "no effect" was wrong
+    return changes
 
 
 def _contradict(record: Record, command: Note, now_ms: Millis) -> Record:
     """A late success beside a closed record: never overwritten, never overlooked (P12)."""
     if record.state is S.UNKNOWN:
-        return record
+        return _contradicted(record, "its result came in after it was given up", now_ms)
     if record.state is not S.SUCCEEDED:
-        why = "it happened although the record says otherwise"
-    elif command.late != record.receipt:
-        return _happened_twice(record, now_ms)
-    else:
+        return _contradicted(record, "it happened although the record says otherwise", now_ms)
+    others = [a for a in record.attempts if a.number != command.about]
+    alone = not any(a.closed is Closed.SUCCEEDED or a.late is not None for a in others)
+    if command.late == record.receipt or (record.receipt_lost and alone):
         return record
+    return _contradicted(record, "happened twice", now_ms)
+
+
+def _contradicted(record: Record, why: str, now_ms: Millis) -> Record:
     return replace(record, contradicted=why, doubt_since_ms=record.doubt_since_ms or now_ms)
 
 
-def _happened_twice(record: Record, now_ms: Millis) -> Record:
-    return replace(record, contradicted="happened twice", doubt_since_ms=now_ms)
-
-
-def cancel(record: Record, _command: Cancel, now_ms: Millis) -> Record:
+def cancel(record: Record, command: Cancel, now_ms: Millis) -> Record:
+    record = replace(record, cancel_requested=True)
+    if record.store_epoch < command.store_epoch:
+        return record  # it may have been dispatched since: whoever claims it finds out
     if record.state is S.PREPARED:
-        return replace(
-            _end(record, S.CANCELLED, record.attempts, Effect.NONE), cancel_requested=True
-        )
+        return _end(record, S.CANCELLED, record.attempts, Effect.NONE)
     if record.state is S.PERMITTED:  # an unspent permission is void (P22)
         asked = record.asked or "cancelled before the permitted attempt"
-        held = ask(record, Ask(fence=record.fence, reason=asked), now_ms)
-        return replace(held, cancel_requested=True, permission=None)
-    return replace(record, cancel_requested=True)
+        record = replace(record, permission=None)
+        return ask(record, Ask(fence=record.fence, reason=asked), now_ms)
+    return record
 
 
-def reopen(record: Record, _command: Reopen, _now_ms: Millis) -> Record | Refused:
+def reopen(record: Record, command: Reopen, _now_ms: Millis) -> Record | Refused:
     if record.effect is not Effect.NONE or record.cancel_requested or record.contradicted:
         return Refused("outcome_stands")
     # Providers answer a repeated key with the stored refusal: only a definite one ends the series.
@@ -219,12 +249,15 @@ def reopen(record: Record, _command: Reopen, _now_ms: Millis) -> Record | Refuse
         state=S.PREPARED,
         effect=None,
         error=NO_RAW,
+        store_epoch=max(record.store_epoch, command.store_epoch),
         series=record.series + refused,
         first_dispatched_at_ms=None if refused else record.first_dispatched_at_ms,
     )
 
 
-def abandon(record: Record, _command: Abandon, now_ms: Millis) -> Record | Refused:
+def abandon(record: Record, command: Abandon, now_ms: Millis) -> Record | Refused:
+    if record.store_epoch < command.store_epoch:
+        return Refused("store_rewound")
     if record.owner is not None and (record.lease_until_ms or 0) > now_ms:
         return Refused("busy", until_ms=record.lease_until_ms)
     return _end(record, S.CANCELLED, record.attempts, Effect.NONE)
