@@ -16,6 +16,8 @@ EVIDENCE_KEPT: Final = 20
 """Newest pieces of evidence in the record; the journal has them all."""
 ATTEMPTS_KEPT: Final = 16
 """Attempts in the record; closed ones are folded first."""
+FENCE_LEAP: Final = 1_048_576
+"""More claims than a store that was put back can have forgotten of one record."""
 DECISIONS_KEPT: Final = 4
 """Decisions whose repeat (a lost answer) gets the first answer."""
 MESSAGE_CHARS: Final = 1_024

@@ -42,6 +42,8 @@ def choices(record: Record) -> frozenset[DecisionKind]:
         kinds = ALL_KINDS
     elif record.state is State.UNKNOWN:
         kinds = CORRECTIONS | ALLOW
+    elif record.state is State.SUCCEEDED:  # a second happening is confirmed, not denied
+        kinds = frozenset([K.HAPPENED] if record.contradicted else ())
     elif record.closed and record.contradicted:
         kinds = CORRECTIONS
     elif record.closed and record.effect in {Effect.POSSIBLE, Effect.PARTIAL}:
@@ -58,8 +60,10 @@ def decide_person(record: Record, command: Decide, now_ms: Millis) -> Record | R
         return Refused("repeated", decided=known[0], again=True)
     if command.attempt != record.attempt:
         return Refused("stale_question")
+    if not record.closed and record.store_epoch < command.store_epoch:
+        return Refused("store_rewound")  # another attempt may have been sent since (P19)
     if command.kind not in choices(record):
-        return _why_not(record)
+        return _why_not(record, command.kind)
     early = _too_early(record, command.kind, now_ms)
     if early is not None:
         return early
@@ -84,8 +88,8 @@ def decide_person(record: Record, command: Decide, now_ms: Millis) -> Record | R
     return _EFFECTS[command.kind](record, command, now_ms)
 
 
-def _why_not(record: Record) -> Refused:
-    if record.cancel_requested and not record.closed:
+def _why_not(record: Record, kind: DecisionKind) -> Refused:
+    if kind in ALLOW and record.cancel_requested:
         return Refused("cancel_requested")
     asked = [d for d in record.decisions if d.attempt == record.attempt]
     if asked:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .attempts import fold, is_full, silence
+from .bounds import FENCE_LEAP
 from .commands import (
     Abandon,
     Acknowledge,
@@ -48,7 +49,7 @@ ALL = frozenset(State)
 # (command, states in which it may ever be allowed); everything else is refused.
 ALLOWED: dict[type[Command], frozenset[State]] = {
     Prepare: frozenset(),
-    Claim: LIVE,
+    Claim: LIVE | {S.AWAITING_DECISION},  # awaiting: only where the store was put back
     Dispatch: frozenset({S.PREPARED, S.IN_DOUBT, S.PERMITTED}),
     Acknowledge: frozenset({S.DISPATCHED}),
     Checkpoint: frozenset({S.DISPATCHED}),
@@ -100,26 +101,56 @@ def _one(record: Record | None, command: Command, now_ms: Millis) -> Record | Re
 
 
 def _claim(record: Record, command: Claim, now_ms: Millis) -> Record | Refused:
+    # What is being inserted by this very write was not forgotten.
+    forgot = record.version > 0 and record.store_epoch < command.store_epoch
+    if record.state is S.AWAITING_DECISION and not forgot:
+        return Refused("claim_from_awaiting_decision")
     lease_over = record.lease_until_ms is None or record.lease_until_ms <= now_ms
     if record.owner is not None and not lease_over and record.owner not in command.dead_owners:
         return Refused("busy", until_ms=record.lease_until_ms)
-    state, since = record.state, record.doubt_since_ms
-    # A dispatched record whose holder is gone may have happened; so may what an older epoch of
-    # the store calls prepared: that store forgot writes (P19).
-    forgot = state is S.PREPARED and record.store_epoch < command.store_epoch
-    if state is S.DISPATCHED or forgot:
-        state, since = S.IN_DOUBT, now_ms
+    fence, lease_until = record.fence + 1, now_ms + command.lease_ms
+    if forgot:
+        fence = record.fence + FENCE_LEAP
+        record = _presume(record, now_ms, permit_until_ms=lease_until)
+    if record.state is S.DISPATCHED:  # its holder is gone: it may have happened
+        record = replace(record, state=S.IN_DOUBT, doubt_since_ms=now_ms)
     return replace(
         record,
-        state=state,
-        doubt_since_ms=since,
-        fence=record.fence + 1,
+        fence=fence,
         owner=command.owner,
-        lease_until_ms=now_ms + command.lease_ms,
-        ready_at_ms=now_ms + command.lease_ms,
+        lease_until_ms=lease_until,
+        ready_at_ms=lease_until,
         claims=record.claims + 1,
         store_epoch=max(record.store_epoch, command.store_epoch),
         attempts=silence(record.attempts, command.dead_owners, now_ms),
+    )
+
+
+def _presume(record: Record, now_ms: Millis, *, permit_until_ms: Millis) -> Record:
+    """The next attempt may have been dispatched, by a holder whom the store has forgotten (P19).
+
+    Nobody knows that holder, so it is never proven silent. A permission may be spent already.
+    """
+    number = record.attempt + 1
+    forgotten = Attempt(
+        number=number,
+        fence=record.fence,
+        owner="",
+        dispatched_at_ms=now_ms,
+        permit_until_ms=permit_until_ms,
+    )
+    kept, folded_until = fold(record)
+    first = record.first_dispatched_at_ms
+    return replace(
+        record,
+        state=S.IN_DOUBT,
+        doubt_since_ms=record.doubt_since_ms or now_ms,
+        attempt=number,
+        attempts=(*kept, forgotten),
+        folded_until_ms=folded_until,
+        first_dispatched_at_ms=record.created_at_ms if first is None else first,
+        permission=None,
+        asked=None,
     )
 
 

@@ -122,6 +122,11 @@ def _absent(s: Situation, *which: Absence) -> bool:
 TABLE: tuple[Row, ...] = (
     Row("lease live, owner not proven dead", lambda s: s.held, _same(V.LEAVE)),
     Row("closed", lambda s: s.state in CLOSED, _same(V.USE)),
+    Row(
+        "not closed, nor in doubt, and written in an older store epoch",
+        lambda s: s.forgot and not _doubt(s),
+        _same(V.DOUBT),
+    ),
     Row("awaiting_decision", lambda s: s.state is S.AWAITING_DECISION, _same(V.LEAVE)),
     Row("prepared, cancel asked", lambda s: s.state is S.PREPARED and s.cancel, _same(V.CANCEL)),
     Row(
@@ -129,15 +134,10 @@ TABLE: tuple[Row, ...] = (
         lambda s: s.state is S.PREPARED and s.expired,
         _same(V.EXPIRE),
     ),
-    Row(
-        "prepared, written in an older store epoch",
-        lambda s: s.state is S.PREPARED and s.forgot,
-        _same(V.DOUBT),
-    ),
     Row("prepared otherwise", lambda s: s.state is S.PREPARED, _same(V.LIST)),
     Row(
-        "permitted, past no_use_after",
-        lambda s: s.state is S.PERMITTED and s.expired,
+        "permitted, cancel asked or past no_use_after",
+        lambda s: s.state is S.PERMITTED and (s.cancel or s.expired),
         _same(V.LEAVE),
     ),
     Row("permitted", lambda s: s.state is S.PERMITTED, _same(V.SPEND)),
