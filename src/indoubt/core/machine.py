@@ -60,7 +60,7 @@ ALLOWED: dict[type[Command], frozenset[State]] = {
     Clear: frozenset({S.IN_DOUBT}),
     Ask: frozenset({S.IN_DOUBT}),
     Note: ALL,
-    Decide: ALL - {S.PREPARED},
+    Decide: ALL,  # a repeat of a decision gets its first answer everywhere
     Cancel: ALL - CLOSED,
     Reopen: frozenset({S.FAILED, S.CANCELLED}),
     Abandon: frozenset({S.PREPARED}),
@@ -160,7 +160,7 @@ def _dispatch(record: Record, command: Dispatch, now_ms: Millis) -> Record | Ref
         return Refused("cancel_requested")
     if policy.no_use_after_ms is not None and now_ms >= policy.no_use_after_ms:
         return Refused("no_use_after")
-    if record.state is S.IN_DOUBT and policy.safety in NEVER_REPLAYED:
+    if record.state is S.IN_DOUBT and {policy.safety, record.policy.safety} & NEVER_REPLAYED:
         return Refused("replay_of_non_idempotent")
     if is_full(record.attempts, replayable=policy.safety in REPLAYABLE):
         return Refused("attempts_exhausted")

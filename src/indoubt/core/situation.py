@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from indoubt.contracts.safety import stricter
 
+from .attempts import marred
 from .record import Millis, Policy, Record, Safety, Stage, State
 from .verdicts import Probe, Situation
 
@@ -79,6 +80,7 @@ def situation(
     probe: Probe | None = None,
     absence: Absence | None = None,
     reattach: bool = False,
+    failed: bool = False,
     by_hand: bool = False,
 ) -> Situation:
     """Read a record for the verdict table.
@@ -93,6 +95,7 @@ def situation(
         probe: what the probes came to, if they were asked.
         absence: what "not found" is worth.
         reattach: provider and result both support it.
+        failed: one of the probes said "failed" or "cancelled" of its attempt.
         by_hand: a person asks for this probe: it needs nothing left of the budget.
     """
     policy, attempts = record.policy, record.open_attempts
@@ -107,6 +110,7 @@ def situation(
         late=record.state in {State.DISPATCHED, State.IN_DOUBT}
         and any(attempt.late is not None for attempt in attempts),
         acknowledged=any(attempt.stage is Stage.ACKNOWLEDGED for attempt in attempts),
+        marred=failed or marred(record),
         can_probe=policy.can_probe,
         budget=by_hand or _budget(record, now_ms),
         probe=probe,

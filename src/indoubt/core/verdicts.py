@@ -63,6 +63,7 @@ class Situation(NamedTuple):
     opted_in: bool = False
     late: bool = False
     acknowledged: bool = False
+    marred: bool = False
     can_probe: bool = False
     budget: bool = True
     probe: Probe | None = None
@@ -158,6 +159,11 @@ TABLE: tuple[Row, ...] = (
         (V.CLOSE, V.CLOSE, V.CLOSE, V.CLOSE, V.ASK),
     ),
     Row(
+        "probe: not_found, proven absence; another attempt has failed, effect possible",
+        lambda s: _absent(s, Absence.PROVEN) and s.marred,
+        (V.CLOSE, V.CLOSE, V.CLOSE, V.CLOSE, V.ASK),
+    ),
+    Row(
         "probe: not_found, proven absence, opted in",
         lambda s: _absent(s, Absence.PROVEN) and s.opted_in,
         (V.CLEAR, V.CLEAR, V.CLEAR, V.CLEAR, V.ASK),
@@ -166,6 +172,11 @@ TABLE: tuple[Row, ...] = (
         "probe: not_found, proven absence",
         lambda s: _absent(s, Absence.PROVEN),
         (V.CLEAR, V.CLEAR, V.CLEAR, V.ASK, V.ASK),
+    ),
+    Row(
+        "probe: not_found, assumed absence; another attempt has failed, effect possible",
+        lambda s: _absent(s, Absence.ASSUMED) and s.marred,
+        (V.CLOSE, V.CLOSE, V.CLOSE, V.ASK, V.ASK),
     ),
     Row(
         "probe: not_found, assumed absence",
@@ -178,9 +189,14 @@ TABLE: tuple[Row, ...] = (
         REPLAY_OR_ASK,
     ),
     Row(
+        "probe: active, reattach supported by provider and result, budget left",
+        lambda s: s.probe is P.ACTIVE and s.reattach and s.budget,
+        (V.REATTACH, V.REATTACH, V.REATTACH, V.REATTACH, V.WAIT),
+    ),
+    Row(
         "probe: active, reattach supported by provider and result",
         lambda s: s.probe is P.ACTIVE and s.reattach,
-        (V.REATTACH, V.REATTACH, V.REATTACH, V.REATTACH, V.WAIT),
+        (V.REATTACH, V.REATTACH, V.REATTACH, V.REATTACH, V.ASK),
     ),
     Row(
         "in doubt, cannot probe, an open attempt is acknowledged",
@@ -247,11 +263,16 @@ class Repeat(StrEnum):
     UNKNOWN = "OutcomeUnknown, closed"
 
 
-def repeat(state: State, effect: Effect | None, *, cancel: bool) -> Repeat:
-    """Answer a repeat of the call on a closed record."""
+def repeat(
+    state: State, effect: Effect | None, *, cancel: bool, contradicted: bool = False
+) -> Repeat:
+    """Answer a repeat of the call on a closed record.
+
+    A "no effect" that evidence contradicts is no longer known: only a decision mends it (P12).
+    """
     if state is S.SUCCEEDED:
         return Repeat.RECEIPT
-    if state is S.UNKNOWN:
+    if state is S.UNKNOWN or contradicted:
         return Repeat.UNKNOWN
     certain = state in {S.FAILED, S.CANCELLED} and effect is Effect.NONE
     return Repeat.ANEW if certain and not cancel else Repeat.FAILED
@@ -271,5 +292,8 @@ STATUSES = (
 
 
 def combine(answers: tuple[Probe, ...]) -> Probe:
-    """One answer for all open attempts: success decides, then whatever keeps us from knowing."""
-    return min(answers, key=STATUSES.index)
+    """One answer for all open attempts: success decides, then whatever keeps us from knowing.
+
+    With no attempt to ask about, nothing was learned.
+    """
+    return min(answers, key=STATUSES.index, default=P.UNKNOWN)
