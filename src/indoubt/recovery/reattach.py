@@ -5,7 +5,8 @@ Used only if provider flag *and* result flag allow it (V-58). It starts nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from indoubt.contracts import ProviderProbeResult, ProviderProbeStatus
 from indoubt.core.verdicts import Probe
@@ -30,21 +31,24 @@ def reattachable(known: Known, asked: Asked) -> bool:
     )
 
 
-def reattach(known: Known, asked: Asked) -> Generator[Request, Any, Asked]:
-    """Wait for it; whatever goes wrong leaves it active, to be probed again."""
+def reattach(known: Known, asked: Asked, *, seconds: float) -> Generator[Request, Any, Asked]:
+    """Wait for it, so long at most; whatever goes wrong leaves it active, to be probed again."""
     active = asked.decisive.result
     wait: Any = getattr(known.provider, "reattach_execution", None)
-    answered = yield Invoke(lambda: wait(active.execution_id, active.external_ref))
-    if not isinstance(answered, Returned):
+    answered = yield Invoke(
+        lambda: wait(active.execution_id, active.external_ref), max(seconds, 0.0)
+    )
+    result: Any = answered.value if isinstance(answered, Returned) else None
+    if not isinstance(result, Mapping):
         return asked
     try:
-        result = ProviderProbeResult(
+        found = ProviderProbeResult(
             ProviderProbeStatus.SUCCEEDED,
             active.execution_id,
             external_ref=active.external_ref,
-            result=answered.value,
+            result=cast("Mapping[str, Any]", result),
         )
     except (TypeError, ValueError):
         return asked
-    done = Answer(asked.decisive.attempt, Probe.SUCCEEDED, result)
+    done = Answer(asked.decisive.attempt, Probe.SUCCEEDED, found)
     return Asked(Probe.SUCCEEDED, (done,), asked.speaks_for_all)

@@ -227,7 +227,8 @@ class Resolver:
             reattach=reattachable(known, asked),
         )
         if answer is V.REATTACH:
-            asked = yield from reattach(known, asked)
+            left = limits.until - self.engine.clock.now()
+            asked = yield from reattach(known, asked, seconds=left)
             answer = V.ADOPT if asked.status is Probe.SUCCEEDED else V.WAIT
         return (yield from self._carry_out(answer, seen, known, limits, asked))
 
