@@ -2,7 +2,8 @@
 -- a parameter: the loader numbers them by first appearance, so the order here is their order.
 
 -- name: clock
-SELECT now_ms, boot_ms, boot, epoch FROM meta WHERE one = 1
+-- The schema too: a store that is open while a newer version upgrades its file must notice.
+SELECT now_ms, boot_ms, boot, epoch, (SELECT max(number) FROM migration) FROM meta WHERE one = 1
 
 -- name: about
 SELECT incarnation, epoch, scheme, partitions, now_ms FROM meta WHERE one = 1

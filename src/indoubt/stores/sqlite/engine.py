@@ -12,6 +12,7 @@ from ..sql import statements
 from .apply import Applier
 from .connection import close
 from .faults import answer_lost, concerns_one_batch, trouble
+from .schema import check_not_newer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,7 @@ class Engine:
         return self._db
 
     def _apply(self, db: Connection, group: Sequence[Batch]) -> tuple[list[Answer], bool]:
-        found, epoch = read_clock(db)
+        found, epoch = read_clock(db, self._place.path)
         moment = self._time.now(found)
         applier = Applier(db, moment.now_ms, epoch)
         answers: list[Answer] = [applier.apply(batch) for batch in group]
@@ -117,7 +118,12 @@ class Engine:
             close(db)
 
 
-def read_clock(db: Connection) -> tuple[Moment, int]:
-    """The store's persisted time and its epoch, as this transaction sees them."""
-    *moment, epoch = db.execute(_CLOCK).fetchall()[0]
-    return Moment._make(moment), epoch
+def read_clock(db: Connection, path: str) -> tuple[Moment, int]:
+    """The store's persisted time and its epoch, as this transaction sees them.
+
+    Raises:
+        SchemaTooNew: the file was upgraded under this store; nothing is written any more.
+    """
+    now_ms, boot_ms, boot, epoch, schema = db.execute(_CLOCK).fetchall()[0]
+    check_not_newer(schema, path)
+    return Moment(now_ms, boot_ms, boot), epoch

@@ -33,6 +33,8 @@ _ONE_BATCH: Final = (apsw.FullError, apsw.TooBigError, apsw.ConstraintError, aps
 
 def trouble(error: Exception, path: str) -> StoreError:
     """The error for callers: certainly nothing was written."""
+    if isinstance(error, StoreError):
+        return error
     kind = StoreUnavailable if isinstance(error, _CALL_AGAIN) else StoreBroken
     return _told(kind, error, path)
 
@@ -48,7 +50,7 @@ def answer_lost(error: BaseException, path: str) -> AnswerLost:
 
 def concerns_one_batch(error: Exception) -> bool:
     """May the other batches of a group succeed where this error met the whole group?"""
-    return isinstance(error, _ONE_BATCH) or not isinstance(error, apsw.Error)
+    return isinstance(error, _ONE_BATCH) or not isinstance(error, apsw.Error | StoreError)
 
 
 def words(error: BaseException) -> str:

@@ -101,7 +101,7 @@ class Reader:
                     raise StoreUnavailable("the store is closed")
                 db = self._place.connect()
             with _transaction(db):
-                persisted, epoch = read_clock(db)
+                persisted, epoch = read_clock(db, self._place.path)
                 yield db, self._time.now(persisted).now_ms, epoch
         except apsw.Error as error:
             if db is not None:

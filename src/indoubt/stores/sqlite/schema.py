@@ -135,9 +135,11 @@ def _steps_after(found: int | None) -> tuple[Migration, ...]:
 
 def _look(db: Connection, path: str) -> int | None:
     """The file's schema number; None if it is empty."""
+    used = _one(db, "SELECT count(*) FROM sqlite_schema")
+    # Asked last: another process may create the ledger between the two questions.
     if db.pragma("application_id") == _APPLICATION:
         return _one(db, "SELECT max(number) FROM migration")
-    if _one(db, "SELECT count(*) FROM sqlite_schema"):
+    if used:
         raise StoreBroken(
             f"{path}: this database belongs to another program: give the ledger a file of its own"
         )
@@ -159,7 +161,18 @@ def _admit(found: int | None, path: str, *, create: bool, upgrade: bool) -> None
         raise SchemaTooOld(
             f"{path}: schema {found}, this version needs {latest}: run `indoubt db upgrade`"
         )
-    if found is not None and found > latest:
+    if found is not None:
+        check_not_newer(found, path)
+
+
+def check_not_newer(found: int, path: str) -> None:
+    """Refuse to work on what only a newer version understands.
+
+    Raises:
+        SchemaTooNew: naming both numbers.
+    """
+    latest = SHIPPED[-1].number
+    if found > latest:
         raise SchemaTooNew(
             f"{path}: schema {found}, this version knows {latest}: use a newer indoubt"
         )
