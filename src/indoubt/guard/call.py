@@ -109,7 +109,10 @@ class Performance:
         if done.reason == "no_use_after":
             raise too_late(seen.record or self._call.intent) from self._cause
         record_id = seen.record.id if seen.record else self._call.intent.id
-        return (yield from self._engine.read(record_id))
+        now = yield from self._engine.read(record_id)
+        if seen.record is not None and record_in(now).version == seen.record.version:
+            raise AssertionError(f"{record_id}: a repeat was refused: {done.reason}")
+        return now
 
     # -- sending ---------------------------------------------------------------------------------
 
@@ -152,13 +155,17 @@ class Performance:
 
     def _from_record(self, seen: Seen) -> Generator[Request, Any, Done | Ours | Seen]:
         record = record_in(seen)
-        answer = repeat(record.state, record.effect, cancel=record.cancel_requested)
+        against = record.contradicted is not None
+        answer = repeat(
+            record.state, record.effect, cancel=record.cancel_requested, contradicted=against
+        )
         if answer is Repeat.ANEW:
             return (yield from self._dispatch(seen, (Reopen(),)))
         if answer is Repeat.FAILED:
             raise effect_failed(record) from self._cause
         if answer is Repeat.UNKNOWN:
-            raise outcome_unknown(record, next_step="closed") from self._cause
+            step = "ask_person" if against else "closed"
+            raise outcome_unknown(record, next_step=step) from self._cause
         if record.receipt_lost:
             raise ReceiptNotStored(
                 f"{record.id}: it happened; its result could not be stored", record_id=record.id
