@@ -93,21 +93,32 @@ class Pass:
         kinds: Sequence[str] = (),
         cursor: str | None = None,
     ) -> Recovery:
-        """Look at one page of what is not settled, several records at a time."""
+        """Look at one page of what is not settled, several records at a time.
+
+        Raises:
+            ValueError: the cursor is garbled, or of another listing.
+        """
+        begun_ms, after = _position(cursor)
         page = await self._engine.store.scan(
             ScanQuery(
                 view="ready",
                 kinds=tuple(kinds),
                 states=UNSETTLED,
                 tenant_id=tenant_id,
-                after=cursor,
+                after=after,
                 limit=limit,
             )
         )
+        if begun_ms is None:
+            begun_ms = page.now_ms
         slots = asyncio.Semaphore(CONCURRENCY)
-        await asyncio.gather(*(self._one(row.id, slots) for row in page.records))
+        # A record that was let go until later stands behind the cursor again: looked at again by
+        # the same walk through the pages, it would spend its whole probe budget in a moment.
+        rows = [row for row in page.records if row.updated_at <= begun_ms]
+        await asyncio.gather(*(self._one(row.id, slots) for row in rows))
         found = {name: tuple(views) for name, views in self._found.items()}
-        return Recovery(**found, errors=tuple(self._errors), cursor=page.cursor)
+        more = None if page.cursor is None else f"{begun_ms}.{page.cursor}"
+        return Recovery(**found, errors=tuple(self._errors), cursor=more)
 
     async def _one(self, record_id: str, slots: asyncio.Semaphore) -> None:
         async with slots:
@@ -169,6 +180,16 @@ class Pass:
     def _list(self, name: str, seen: Seen, retry_after_ms: int | None = None) -> None:
         if seen.record is not None:
             self._found[name].append(view(seen.record, seen.now_ms, retry_after_ms=retry_after_ms))
+
+
+def _position(cursor: str | None) -> tuple[int | None, str | None]:
+    """When the walk through the pages began, and where the store goes on."""
+    if cursor is None:
+        return None, None
+    begun, dot, after = cursor.partition(".") if isinstance(cursor, str) else ("", "", "")  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not (dot and begun.isascii() and begun.isdigit()):
+        raise ValueError("cursor: not one of this listing")
+    return int(begun[:18]), after
 
 
 LISTS = ("settled", "replayed", "waiting", "asked", "skipped")
