@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 from tests.conftest import World, first
@@ -116,7 +117,7 @@ def test_p26_an_open_context_is_refused_in_a_forked_child(tmp_path: Any) -> None
 
     @ledger.effect(safety="non_idempotent", name="pay", key=first)
     def pay(_order: str, *, effect: Any) -> str:
-        return in_child(lambda: effect.checkpoint("in the child"))
+        return in_child(partial(effect.checkpoint, "in the child"))
 
     assert pay("order-7").startswith(ForkedHandle.__name__)
 
@@ -146,7 +147,7 @@ async def test_g7_a_blocked_loop_does_not_lose_the_lease(tmp_path: Any) -> None:
     async with Ledger(url, lease=short) as ledger:
         renewed = threading.Event()
         store = ledger.open().store
-        write: Any = store.write_blocking  # type: ignore[attr-defined]
+        write = cast("Any", store).write_blocking
         times: list[int] = []
 
         def seen(batches: Any) -> Any:
