@@ -22,6 +22,8 @@ from indoubt.errors import (
     TooEarly,
 )
 
+from .wording import local
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -87,7 +89,10 @@ ENDINGS: tuple[tuple[type[BaseException], Ending], ...] = (
         Ending(Exit.REFUSED, "read it as it is now, then decide: indoubt show {record_id}"),
     ),
     (AlreadyDecided, Ending(Exit.REFUSED, "see what became of it: indoubt show {record_id}")),
-    (TooEarly, Ending(Exit.REFUSED, "decide then; `happened` needs no waiting, if it did")),
+    (
+        TooEarly,
+        Ending(Exit.REFUSED, "decide {later}; `happened` and `give-up` need no waiting"),
+    ),
     (EffectBusy, Ending(Exit.REFUSED, "wait until its holder is done, then look again")),
     (SchemaTooOld, Ending(Exit.UPGRADE, "run: indoubt db upgrade")),
     (SchemaTooNew, Ending(Exit.UPGRADE, "use a newer indoubt")),
@@ -99,6 +104,12 @@ ENDINGS: tuple[tuple[type[BaseException], Ending], ...] = (
 UNEXPECTED = Ending(Exit.ERROR, "INDOUBT_DEBUG=1 shows where")
 
 
+def _later(error: BaseException) -> str:
+    """When a refused decision may be taken, on the clocks of this place."""
+    until = getattr(error, "until", None)
+    return "once the provider has answered" if until is None else f"after {local(until)}"
+
+
 def told(error: BaseException) -> Told:
     """The error as a command's end."""
     if isinstance(error, Told):
@@ -106,7 +117,9 @@ def told(error: BaseException) -> Told:
     facts = {"type": type(error).__name__, **vars(error)}
     for kind, ending in ENDINGS:
         if isinstance(error, kind):
-            step = ending.next_step.format_map({"record_id": "REF", **facts})
+            step = ending.next_step.format_map(
+                {"record_id": "REF", "later": _later(error), **facts}
+            )
             return Told(ending.code, str(error), next_step=step, facts=facts)
     sentence = f"{facts['type']}: {error}"
     return Told(UNEXPECTED.code, sentence, next_step=UNEXPECTED.next_step, facts=facts)

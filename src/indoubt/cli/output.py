@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from datetime import UTC, datetime
+from itertools import starmap
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from .escape import visible
 
@@ -107,6 +109,16 @@ def _error(end: Told) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, str | int | float | bool | dict | list):
-        return value  # pyright: ignore[reportUnknownVariableType]
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        return dict(starmap(_named, fields.items()))
+    if isinstance(value, str | int | float | bool | list):
+        return cast("Any", value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _named(name: str, value: Any) -> tuple[str, Any]:
+    """Instants are ISO 8601 in everything that programs read."""
+    if name == "at_ms":
+        return "at", datetime.fromtimestamp(value / 1000, UTC).isoformat()
+    return name, value

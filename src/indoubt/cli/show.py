@@ -60,13 +60,13 @@ async def show(
             story = await reached.ledger.journal(
                 item.record_id, after=after, limit=limit, tenant_id=reached.tenant
             )
-    output.document({"record": item.to_dict()} | _story_value(story, limit))
+    output.document({"record": item.to_dict()} | _story_json(story, limit))
     if not as_json:
         _show(output, item, now)
         _show_story(output, story, limit)
 
 
-def _story_value(story: list[JournalEntry] | None, limit: int) -> dict[str, Any]:
+def _story_json(story: list[JournalEntry] | None, limit: int) -> dict[str, Any]:
     if story is None:
         return {}
     more = story[-1].sequence if len(story) == limit else None
