@@ -7,7 +7,9 @@ again on what the conflict brought.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from indoubt.core.bounds import TRIES_MAX
 from indoubt.core.codec import burial_of, event_of, record_of
@@ -38,7 +40,11 @@ PATIENCE_S = 10.0
 """How long a flow insists on a store that does not answer before it tells its caller."""
 
 
-class Seen(NamedTuple):
+_ENDING = frozenset({Claim, Decide})
+"""Commands that may end another's hold."""
+
+
+class Seen(Struct, frozen=True):
     """A record as the store held it at ``now_ms`` of its clock; None: no such record."""
 
     record: Record | None
@@ -46,7 +52,7 @@ class Seen(NamedTuple):
     epoch: int
 
 
-class Transition(NamedTuple):
+class Transition(Struct, frozen=True):
     """One write that landed: what hooks get."""
 
     before: Record | None
@@ -158,24 +164,21 @@ class Engine:
         return self._seen(conflict.found, record_id)
 
     def _submit(self, batch: Batch, deadline: float) -> Generator[Request, Any, Written | Conflict]:
+        tries = 0
         try:
-            return (yield from self._insist(batch, deadline))
+            while True:
+                answer: Written | Conflict | StoreError = yield Write(batch)
+                if not isinstance(answer, StoreError):
+                    return answer
+                if not isinstance(answer, StoreUnavailable) or self.clock.now() >= deadline:
+                    raise answer
+                yield Sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
+                tries += 1
         except CallerGone as gone:
             # The batch is in the store's queue all the same: learn what became of it.
             answer = yield Write(batch)
             gone.written = answer if isinstance(answer, Written) else None
             raise
-
-    def _insist(self, batch: Batch, deadline: float) -> Generator[Request, Any, Written | Conflict]:
-        tries = 0
-        while True:
-            answer: Written | Conflict | StoreError = yield Write(batch)
-            if not isinstance(answer, StoreError):
-                return answer
-            if not isinstance(answer, StoreUnavailable) or self.clock.now() >= deadline:
-                raise answer
-            yield Sleep(PAUSES_S[min(tries, len(PAUSES_S) - 1)])
-            tries += 1
 
     def _landed(
         self, seen: Seen, after: Record, put: Put, answer: Written, commands: Sequence[Command]
@@ -200,6 +203,6 @@ def _ending(record: Record | None, commands: Sequence[Command]) -> Expected | No
     """What ends another's hold must also see that the hold was not renewed meanwhile."""
     if record is None or record.owner is None:
         return None
-    if any(isinstance(command, Claim | Decide) for command in commands):
+    if not _ENDING.isdisjoint(map(type, commands)):
         return Free(record.version, record.lease_until_ms)
     return None

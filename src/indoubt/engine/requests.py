@@ -5,7 +5,9 @@ So each flow is written once, and runs for callers with and without an event loo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,19 +18,19 @@ if TYPE_CHECKING:
     from .holds import Hold
 
 
-class Write(NamedTuple):
+class Write(Struct, frozen=True):
     """Write one batch. Answer: ``Written | Conflict | StoreError``, the error as a value."""
 
     batch: Batch
 
 
-class Read(NamedTuple):
+class Read(Struct, frozen=True):
     """Read records. Answer: ``Snapshot``."""
 
     ids: Sequence[str]
 
 
-class Invoke(NamedTuple):
+class Invoke(Struct, frozen=True):
     """Call somebody else's code: a guarded function, a probe. Answer: ``Returned | Raised``.
 
     ``timeout``: seconds after which a coroutine is cancelled (a plain function never is).
@@ -42,19 +44,19 @@ class Invoke(NamedTuple):
     thread: bool = False
 
 
-class Sleep(NamedTuple):
+class Sleep(Struct, frozen=True):
     """Wait, in seconds. Answer: None."""
 
     seconds: float
 
 
-class Returned(NamedTuple):
+class Returned(Struct, frozen=True):
     """The called code returned."""
 
     value: Any
 
 
-class Raised(NamedTuple):
+class Raised(Struct, frozen=True):
     """The called code raised; ``ours``: because its time was over or its lease lost."""
 
     error: Exception

@@ -8,7 +8,7 @@ raises.
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -40,7 +40,7 @@ class NotRebuildable(TypeError):
     """The call cannot be made again from what was recorded of it; the caller's own repeat can."""
 
 
-class Recorded(NamedTuple):
+class Recorded(msgspec.Struct, frozen=True):
     """What is kept of one call's arguments."""
 
     text: bytes

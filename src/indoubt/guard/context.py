@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Any, Self
 
+from msgspec import Struct
+
 from indoubt.core.bounds import MESSAGE_CHARS, NAME_CHARS, TOKEN_BYTES
 from indoubt.core.commands import Acknowledge
 from indoubt.core.record import NO_RAW, execution_id
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 _effect: ContextVar[EffectContext | None] = ContextVar("indoubt_effect", default=None)
-_scope: ContextVar[Scope | None] = ContextVar("indoubt_scope", default=None)
+_scope: ContextVar[Scope | Place | None] = ContextVar("indoubt_scope", default=None)
 
 
 def current_effect() -> EffectContext:
@@ -135,6 +137,9 @@ class EffectContext:
         ``raise effect.reject("card_declined")``. Only the function that performs the effect can
         know this; a time-out or a lost connection is not a refusal.
         """
+        for name, value in (("code", code), ("message", message)):
+            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"reject: {name} is text, not {type(value).__name__}")
         text = f"{code}: {message}" if message else code
         self.rejection = EffectFailed(
             text[:MESSAGE_CHARS], record_id=self.record_id, code=code[:NAME_CHARS]
@@ -149,11 +154,7 @@ class EffectContext:
         """Make it the current effect, whose record is the scope of effects inside it."""
         self._tokens: tuple[Token[Any], Token[Any]] = (
             _effect.set(self),
-            _scope.set(
-                Scope(
-                    self.ledger, scope=self.record_id, tenant_id=self.tenant_id, parent=_scope.get()
-                )
-            ),
+            _scope.set(Place(self.ledger, self.record_id, self.tenant_id, None, _scope.get())),
         )
         return self
 
@@ -190,6 +191,16 @@ def _raw(text: bytes) -> Any:
     return Raw(text)
 
 
+class Place(Struct, frozen=True):
+    """Where a guarded function runs: its record is the scope of the effects inside it."""
+
+    ledger: object
+    scope: str
+    tenant_id: str | None
+    wait_for_decision: None
+    parent: Scope | Place | None
+
+
 class Scope:
     """The place that names unkeyed acts, and the tenant, for a block of code (no I/O).
 
@@ -206,7 +217,6 @@ class Scope:
         scope: str | None = None,
         tenant_id: str | None = None,
         wait_for_decision: timedelta | None = None,
-        parent: Scope | None = None,
     ) -> None:
         if wait_for_decision is not None:
             milliseconds(wait_for_decision, "wait_for_decision", zero=True)
@@ -214,8 +224,8 @@ class Scope:
         self.scope = None if scope is None else check_scope(scope)
         self.tenant_id = self._tenant_given = check_tenant(tenant_id)
         self.wait_for_decision = self._wait_given = wait_for_decision
-        self.parent = parent
-        self._token: Token[Scope | None] | None = None
+        self.parent: Scope | Place | None = None
+        self._token: Token[Scope | Place | None] | None = None
 
     def __enter__(self) -> Self:
         """Enter the scope.
@@ -249,7 +259,7 @@ class Scope:
         self.__exit__()
 
 
-def scope_of(ledger: object) -> Scope | None:
+def scope_of(ledger: object) -> Scope | Place | None:
     """The innermost scope of this ledger; an outer effect of another ledger names no place here."""
     scope = _scope.get()
     while scope is not None and scope.ledger is not ledger:

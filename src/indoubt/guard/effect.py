@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
@@ -24,7 +25,7 @@ from .policy import milliseconds
 from .sending import Call, Done, Ours
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Awaitable, Callable, Generator
 
     from indoubt.engine.engine import Seen
     from indoubt.engine.requests import Request
@@ -126,11 +127,17 @@ class Effect:
         if not self.definition.plain:
             return self._run_async(args, kwargs, context)
         with context:
-            return self.definition.fn(*args, **kwargs)
+            called = self.definition.fn(*args, **kwargs)
+        return self._await(called, context) if inspect.isawaitable(called) else called
 
     async def _run_async(self, args: Any, kwargs: Any, context: EffectContext) -> Any:
         with context:
             return await self.definition.fn(*args, **kwargs)
+
+    async def _await(self, called: Awaitable[Any], context: EffectContext) -> Any:
+        """A plain function may turn out to have made a coroutine, as a lambda does."""
+        with context:
+            return await called
 
     def _perform_recorded(self, seen: Seen, sent_at: float) -> Generator[Request, Any, Done]:
         """Perform what recovery dispatched, from what the record holds."""
@@ -150,7 +157,7 @@ class Effect:
 
     def outcome(self, done: Done) -> Outcome:
         """The receipt as a replay would give it."""
-        receipt = self.definition.receipts.give_back(bytes(done.receipt))
+        receipt = self.definition.receipts.give_back(done.receipt)
         return Outcome(receipt, done.replayed, done.record_id, done.attempt)
 
     def find(self, intent: Record) -> Any:

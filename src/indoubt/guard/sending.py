@@ -7,9 +7,9 @@ evidence beside the record.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from indoubt.core.commands import Command, Doubt, Note, Settle
 from indoubt.core.record import NO_RAW, Closed, Effect, Evidence, Record, State
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .runtime import Runtime
 
 
-class Done(NamedTuple):
+class Done(Struct, frozen=True):
     """What a call came to: the receipt's text, and whether this very call performed it."""
 
     receipt: Raw
@@ -40,14 +40,14 @@ class Done(NamedTuple):
     attempt: int
 
 
-class Ours(NamedTuple):
+class Ours(Struct, frozen=True):
     """An attempt that this call has dispatched and must now send."""
 
     seen: Seen
     sent_at: float
 
 
-class Doubted(NamedTuple):
+class Doubted(Struct, frozen=True):
     """Its outcome is not known to the holder. ``held``: it still holds the record."""
 
     seen: Seen
@@ -55,7 +55,7 @@ class Doubted(NamedTuple):
     held: bool
 
 
-class Call(NamedTuple):
+class Call(Struct, frozen=True):
     """What is to be done: the intent, how to do it, and how long its caller waits.
 
     ``wait_s``: at most so long for a doubt to clear or another holder to end.

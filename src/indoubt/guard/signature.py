@@ -3,7 +3,9 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from indoubt.guard.from_json import resolved
 
@@ -14,7 +16,7 @@ _DATA = (str, int, float, bool, bytes, list, dict)
 _DATA_NAMES = tuple(kind.__name__ for kind in _DATA)
 
 
-class Bound(NamedTuple):
+class Bound(Struct, frozen=True):
     """One call's arguments."""
 
     args: tuple[Any, ...]
