@@ -12,12 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import sys
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Generator
 from functools import partial
-from pathlib import Path
 
 import apsw
 from benchlib import Budget, Options, closed_loop, in_turns, parser, repeated, versions
@@ -26,7 +24,6 @@ from peer import Peer, running
 from store_sqlite import FLOOR, FLOOR_INSERT, FLOOR_UPDATE, BareWriter, Write, connect
 from workload import Effects, bytes_written, effects, order
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from indoubt import Ledger
 
 PEERS = {

@@ -11,17 +11,14 @@ import asyncio
 import itertools
 import queue
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import apsw
 from benchlib import Budget, Options, closed_loop, in_turns, parser, repeated, versions
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from indoubt.store import Absent, Batch, In, Put, Version
 from indoubt.stores.sql import migrations, statements
 from indoubt.stores.sqlite import SQLiteStore

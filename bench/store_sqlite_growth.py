@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,6 @@ import apsw
 from benchlib import Budget, Options, closed_loop, in_turns, parser, versions
 from store_sqlite import prepared, settled
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from indoubt.store import DueQuery, Lane, ScanQuery
 from indoubt.stores.sqlite import SQLiteStore
 

@@ -12,12 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 from benchlib import Options, parser, percentile, sync_ms
 from store_sqlite import prepared, settled
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from indoubt.store import Written
 from indoubt.stores.sqlite import SQLiteStore
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 from indoubt import EffectContext, Ledger
 from indoubt.store import Batch, Conflict, Written
 from indoubt.stores.memory import MemoryStore
