@@ -38,6 +38,8 @@ class Hold:
     """One record held under one fence.
 
     Attributes:
+        ends: local instant at which it is lost without a confirmed renewal: when the lease is
+            over or, where this process slept past that, when the store had time to say more.
         permit_ms: what each renewal moves the permit by; None: the permit is fixed.
         permit_until: local instant at which the permit ends.
     """
@@ -45,6 +47,7 @@ class Hold:
     __slots__ = (
         "_pid",
         "due",
+        "ends",
         "lease_ms",
         "lease_until",
         "lost",
@@ -60,7 +63,7 @@ class Hold:
         self.record = record
         self.lease_ms = lease_ms
         self.permit_ms = None if fixed else permit_ms
-        self.lease_until = sent_at + lease_ms / 1000
+        self.lease_until = self.ends = sent_at + lease_ms / 1000
         self.permit_until = sent_at + permit_ms / 1000
         self.due = sent_at + lease_ms / 1000 / RENEWALS_PER_LEASE
         self.lost = False
@@ -76,10 +79,19 @@ class Hold:
 
     def renewed(self, sent_at: float) -> None:
         """A renewal sent at this instant was confirmed."""
-        self.lease_until = sent_at + self.lease_ms / 1000
+        self.lease_until = self.ends = sent_at + self.lease_ms / 1000
         self.due = sent_at + self.lease_ms / 1000 / RENEWALS_PER_LEASE
         if self.permit_ms is not None:
             self.permit_until = sent_at + self.permit_ms / 1000
+
+    def slept(self, now: float) -> None:
+        """If no renewal was sent when it was due, this process was stopped, or its machine slept.
+
+        Whether somebody took over meanwhile only the store knows; it gets a moment to say so.
+        """
+        patience = self.lease_ms / 1000 / RETRIES_PER_LEASE
+        if self.due + patience < now:
+            self.ends = max(self.lease_until, now + patience)
 
     def check_process(self) -> None:
         """Refuse use in a forked child.
@@ -132,8 +144,10 @@ class Heartbeat:
         """
         with self._lock:
             now = self._clock.now()
-            over = [hold for hold in self._holds if hold.lease_until <= now]
             due = [hold for hold in self._holds if hold.due <= now and not self._renewing]
+            for hold in due:
+                hold.slept(now)
+            over = [hold for hold in self._holds if hold.ends <= now]
             if not over and not due:
                 return self._sleep(now)
             self._renewing = self._renewing or bool(due)
@@ -146,7 +160,7 @@ class Heartbeat:
         return True
 
     def _sleep(self, now: float) -> bool:
-        moments = [hold.lease_until if self._renewing else hold.due for hold in self._holds]
+        moments = [hold.ends if self._renewing else hold.due for hold in self._holds]
         nearest = min(moments, default=now + IDLE_S)
         self._wakes_at = nearest
         self._wake.wait(max(nearest - now, 0.001))
