@@ -17,7 +17,7 @@ from indoubt.guard.definition import Definition
 from indoubt.guard.effect import Effect, guarded
 from indoubt.guard.identity import check_key, check_name, check_tenant, record_id
 from indoubt.guard.opened import Opened
-from indoubt.guard.policy import EffectOptions, EffectPolicy, milliseconds
+from indoubt.guard.policy import EffectOptions, EffectPolicy, flag, milliseconds, names
 from indoubt.recovery.decisions import Decision, command_of, decide_flow, question
 from indoubt.recovery.inbox import Inbox, read_inbox, show
 from indoubt.recovery.items import JournalEntry, RecordView, entry
@@ -63,14 +63,12 @@ class Ledger(Opened):
         abandon_after: timedelta | None = None,
         clock: LocalClock | None = None,
     ) -> None:
-        if type(allow_ledger_loss) is not bool:
-            raise TypeError("allow_ledger_loss: exactly True or False")
         lease_ms = milliseconds(lease, "lease")
         super().__init__(store, _open_url, lease_ms=lease_ms, clock=clock)
         self._abandon_ms = (
             None if abandon_after is None else milliseconds(abandon_after, "abandon_after")
         )
-        self._allow_loss = allow_ledger_loss
+        self._allow_loss = flag(allow_ledger_loss, "allow_ledger_loss")
         self._registry = Registry()
 
     # -- the first five things a user needs ----------------------------------------------------
@@ -135,9 +133,9 @@ class Ledger(Opened):
         return await read_inbox(
             self.open().engine,
             tenant_id=_tenant(tenant_id),
-            kinds=tuple(kinds or ()),
+            kinds=_kinds(kinds),
             limit=_limit(limit),
-            cursor=cursor,
+            cursor=_cursor(cursor),
         )
 
     async def decide(
@@ -202,11 +200,14 @@ class Ledger(Opened):
             runtime.driver,
             self._registry,
             wait_s=milliseconds(wait, "wait", zero=True) / 1000,
-            run=run,
+            run=flag(run, "run"),
             abandon_ms=self._abandon_ms,
         )
         return await one_pass.go(
-            limit=_limit(limit), tenant_id=_tenant(tenant_id), kinds=kinds or (), cursor=cursor
+            limit=_limit(limit),
+            tenant_id=_tenant(tenant_id),
+            kinds=_kinds(kinds),
+            cursor=_cursor(cursor),
         )
 
     # -- more ------------------------------------------------------------------------------------
@@ -232,10 +233,12 @@ class Ledger(Opened):
         Raises:
             RecordNotFound: no such record for this tenant.
         """
+        _whole(after, "after", 0)
+        _limit(limit)
         record = (await self._seen(_record_id(ref), tenant_id)).record
         if record is None:
             return []
-        events = await self.open().store.journal(record.id, after=after, limit=_limit(limit))
+        events = await self.open().store.journal(record.id, after=after, limit=limit)
         return [entry(event.sequence, event.at_ms, decode_event(event.body)) for event in events]
 
     async def probe(self, ref: str, *, tenant_id: Tenant = ANY_TENANT) -> RecordView:
@@ -287,7 +290,9 @@ class Ledger(Opened):
         """
         runtime = self.open()
         pruning = Pruning(runtime.engine, runtime.driver, retention)
-        return await pruning.go(tenant_id=_tenant(tenant_id), kinds=kinds or (), progress=progress)
+        return await pruning.go(
+            tenant_id=_tenant(tenant_id), kinds=_kinds(kinds), progress=progress
+        )
 
     @property
     def effects(self) -> tuple[Known, ...]:
@@ -365,9 +370,23 @@ def _tenant(tenant_id: Tenant) -> Tenant:
     return tenant_id if tenant_id is ANY_TENANT else check_tenant(tenant_id)
 
 
+def _kinds(kinds: Sequence[str] | None) -> tuple[str, ...]:
+    return () if kinds is None else names(kinds, "kinds")
+
+
+def _cursor(cursor: str | None) -> str | None:
+    if not isinstance(cursor, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"cursor: of an earlier page, not {type(cursor).__name__}")
+    return cursor
+
+
 def _limit(limit: int) -> int:
-    if type(limit) is not int:
-        raise TypeError("limit: a whole number")
-    if not 1 <= limit <= PAGE_MAX:
-        raise ValueError(f"limit: 1 to {PAGE_MAX}")
-    return limit
+    return _whole(limit, "limit", 1, PAGE_MAX)
+
+
+def _whole(value: int, where: str, least: int, most: int = 2**63 - 1) -> int:
+    if type(value) is not int:
+        raise TypeError(f"{where}: a whole number")
+    if not least <= value <= most:
+        raise ValueError(f"{where}: {least:,} to {most:,}")
+    return value

@@ -30,6 +30,8 @@ class Definition:
     kind = "effect"
 
     def __init__(self, fn: Callable[..., Any], declared: EffectPolicy) -> None:
+        if isinstance(fn, type) or not callable(fn):
+            raise TypeError(f"an effect guards a function, not {type(fn).__name__}")
         if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
             raise TypeError("a generator returns before it has done anything: guard a function")
         self.fn = fn

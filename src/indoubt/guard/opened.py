@@ -48,7 +48,7 @@ class Opened:
         lease_ms: int,
         clock: LocalClock | None,
     ) -> None:
-        self._given = given
+        self._given = _checked(given)
         self._open_url = open_url
         self._lease_ms = lease_ms
         self._clock = clock
@@ -88,10 +88,19 @@ class Opened:
             if self._pid not in {0, os.getpid()}:
                 raise ForkedHandle("give a URL instead of an open store to a program that forks")
             return self._given
-        url = self._given or os.environ.get("INDOUBT_URL")
+        url = os.environ.get("INDOUBT_URL") if self._given is None else self._given
         if not url:
             raise ValueError("no store: give a URL, or set INDOUBT_URL")
         return self._open_url(url)
+
+
+def _checked(given: Any) -> Any:
+    if given is None or isinstance(given, str):
+        return given
+    verbs = [getattr(given, verb, None) for verb in ("read", "write", "scan", "journal")]
+    if isinstance(given, type) or not all(map(callable, verbs)):
+        raise TypeError(f"store: a URL or an open store, not {type(given).__name__}")
+    return given
 
 
 def _first_of(runtime: Runtime, acts: Sequence[str]) -> Generator[Request, Any, RecordView | None]:

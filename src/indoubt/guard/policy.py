@@ -26,6 +26,9 @@ REPEATABLE = frozenset({Safety.PURE, Safety.IDEMPOTENT, Safety.RETRY_SAFE})
 CleanFailure = type[Exception] | Callable[[BaseException], bool]
 
 
+PROBES_MAX = 1_000_000
+
+
 class ProbeBudget:
     """How often and how long a doubt is probed before a person is asked.
 
@@ -35,8 +38,10 @@ class ProbeBudget:
     """
 
     def __init__(self, count: int = 10, within: timedelta = timedelta(minutes=10)) -> None:
-        if type(count) is not int or count < 1:
-            raise ValueError("probe_budget: count is a whole number from 1")
+        if type(count) is not int:
+            raise TypeError("probe_budget: count is a whole number")
+        if not 1 <= count <= PROBES_MAX:
+            raise ValueError(f"probe_budget: count is from 1 to {PROBES_MAX:,}")
         self.count = count
         self.within_ms = milliseconds(within, "probe_budget.within")
 
@@ -98,13 +103,13 @@ class EffectPolicy:
         self.name = given.get("name")
         self.key = _callable(given.get("key"), "key")
         self.provider, self.probe = _who_is_asked(given.get("provider"), given.get("probe"))
-        self.facts = None if self.provider is None else check_provider(self.provider)
+        self.facts = None if self.provider is None else _facts(self.provider)
         self.safety = _safety(given.get("safety"), self.facts)
         self.clean_failures = _clean(given.get("clean_failures", ()))
         self.timeout_ms = _optional(given.get("timeout"), "timeout")
-        self.ignore = _names(given.get("ignore", ()), "ignore")
-        self.redact = _names(given.get("redact", ()), "redact")
-        self.formerly = _names(given.get("formerly", ()), "formerly")
+        self.ignore = names(given.get("ignore", ()), "ignore")
+        self.redact = names(given.get("redact", ()), "redact")
+        self.formerly = names(given.get("formerly", ()), "formerly")
         self.wait_for_decision = given.get("wait_for_decision")
         _optional(self.wait_for_decision, "wait_for_decision", zero=True)
         self.no_use_after = _no_use_after(given.get("no_use_after"))
@@ -113,7 +118,7 @@ class EffectPolicy:
 
     def _policy(self, given: EffectOptions) -> Policy:
         """What the record keeps of it; the keywords win over the provider's attributes."""
-        facts, budget = self.facts, given.get("probe_budget") or ProbeBudget()
+        facts, budget = self.facts, _budget(given.get("probe_budget"))
         settle = _first(given.get("settle_time"), facts and facts.settle_time)
         retention = _first(given.get("key_retention"), facts and facts.key_retention)
         return Policy(
@@ -122,8 +127,8 @@ class EffectPolicy:
             settle_ms=_optional(settle, "settle_time", zero=True),
             authoritative=_authoritative(given.get("not_found_is_authoritative"), facts),
             key_retention_ms=_optional(retention, "key_retention", zero=True),
-            resend=_flag(given.get("resend_on_proven_absence", False), "resend_on_proven_absence"),
-            detached=_flag(given.get("detached", False), "detached"),
+            resend=flag(given.get("resend_on_proven_absence", False), "resend_on_proven_absence"),
+            detached=flag(given.get("detached", False), "detached"),
             probes_max=budget.count,
             probes_within_ms=budget.within_ms,
         )
@@ -167,12 +172,29 @@ def _safety(given: Safety | str | None, facts: ProviderFacts | None) -> Safety:
         if facts is None:
             raise TypeError("safety: give a class, or a provider that has one")
         return facts.safety
+    if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"safety: a class or its name, not {type(given).__name__}")
+    if given not in set(Safety):
+        raise ValueError(f"safety: one of {', '.join(Safety)}")
     safety = Safety(given)
     if facts is None or facts.safety is safety:
         return safety
     governs = stricter(safety, facts.safety)
     log.warning("safety: code says %s, provider says %s; %s governs", safety, facts.safety, governs)
     return governs
+
+
+def _facts(provider: RecoveryCapableProvider) -> ProviderFacts:
+    try:
+        return check_provider(provider)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"provider: {error}") from error
+
+
+def _budget(given: ProbeBudget | None) -> ProbeBudget:
+    if not isinstance(given, ProbeBudget | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"probe_budget: a ProbeBudget, not {type(given).__name__}")
+    return given or ProbeBudget()
 
 
 def _authoritative(given: bool | None, facts: ProviderFacts | None) -> bool:  # noqa: FBT001
@@ -183,7 +205,8 @@ def _authoritative(given: bool | None, facts: ProviderFacts | None) -> bool:  # 
     return bool(given)
 
 
-def _flag(value: object, where: str) -> bool:
+def flag(value: object, where: str) -> bool:
+    """Take exactly a bool; raises TypeError naming what it is."""
     if type(value) is not bool:
         raise TypeError(f"{where}: exactly True or False, not {type(value).__name__}")
     return value
@@ -216,7 +239,8 @@ def _clean(given: object) -> tuple[CleanFailure, ...]:
     return cast("tuple[CleanFailure, ...]", several)
 
 
-def _names(given: object, where: str) -> tuple[str, ...]:
+def names(given: object, where: str) -> tuple[str, ...]:
+    """Take several names, not one text; raises TypeError or ValueError naming what they are."""
     return tuple([check_name(name, where) for name in _several(given, where, "names")])
 
 

@@ -139,7 +139,9 @@ def command_of(
     return Decide(
         kind=decision.kind,
         attempt=asked.attempt,
-        decision_id=words(decision_id or new_decision_id(), "decision_id", NAME_CHARS),
+        decision_id=words(
+            new_decision_id() if decision_id is None else decision_id, "decision_id", NAME_CHARS
+        ),
         actor=words(actor, "actor", NAME_CHARS),
         reason=words(reason, "reason", MESSAGE_CHARS),
         receipt=receipt,
@@ -150,8 +152,10 @@ def words(value: object, where: str, most: int = MESSAGE_CHARS) -> str:
     """Check what a person wrote; raises TypeError or ValueError naming the part."""
     if not isinstance(value, str):
         raise TypeError(f"{where}: text, not {type(value).__name__}")
-    if not value.strip() or len(value) > most:
-        raise ValueError(f"{where}: 1 to {most} characters, not blank")
+    if len(value) > most or "\0" in value:
+        raise ValueError(f"{where}: at most {most} characters, none of them NUL")
+    if not any(char.isprintable() and not char.isspace() for char in value):
+        raise ValueError(f"{where}: must not be blank")
     detach(value, where=where)
     return value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from indoubt.core.bounds import NAME_CHARS
 from indoubt.core.commands import Cancel
 from indoubt.core.record import State
 from indoubt.core.refusals import Refused
@@ -55,7 +56,7 @@ def cancel_flow(
     Raises:
         StaleDecision: too late, the record has ended.
     """
-    command = Cancel(actor=words(actor, "actor"), reason=words(reason, "reason"))
+    command = Cancel(actor=words(actor, "actor", NAME_CHARS), reason=words(reason, "reason"))
     done = yield from engine.persist(seen, (command,), deadline=engine.clock.now() + PATIENCE_S)
     if isinstance(done, Refused):
         record = seen.record
