@@ -183,7 +183,7 @@ def records() -> dict[str, Record]:
         "prepared": intent(),
         "prepared held": after(intent(), claim(), at=RECENT),
         "prepared lapsed": after(intent(), claim(), at=LAPSED),
-        "prepared expired": intent(replace(POLICY, no_use_after_ms=NOW)),
+        "prepared expired": after(intent(replace(POLICY, no_use_after_ms=NOW)), claim(), at=RECENT),
         "prepared cleared": after(doubted(), Clear(fence=2), at=RECENT),
         "prepared decided": after(denied, Reopen(), at=RECENT),
     }
