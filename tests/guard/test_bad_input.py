@@ -172,7 +172,7 @@ def _function(declare: Callable[..., Any]) -> Callable[[Any], Any]:
     return lambda value: declare(fn=value)
 
 
-async def refused(case: Case, value: Any) -> None:
+async def check_refused(case: Case, value: Any) -> None:
     """Check that a value is refused as it should be."""
     with pytest.raises((TypeError, ValueError)) as caught:
         await case.ask(value)
@@ -198,7 +198,7 @@ async def test_verbs_refuse_bad_input_and_touch_nothing(world: World) -> None:
     before = await world.records()
     for case in verbs(ledger, ref):
         for value in case.values:
-            await refused(case, value)
+            await check_refused(case, value)
     assert await world.records() == before
     assert world.bank.calls == 1
 
@@ -219,7 +219,7 @@ async def test_surroundings_refuse_bad_input(world: World) -> None:
     ledger, pay, _ = await doubtful(world)
     for case in surroundings(ledger, pay):
         for value in case.values:
-            await refused(case, value)
+            await check_refused(case, value)
 
 
 async def test_declarations_refuse_bad_input_and_register_nothing(world: World) -> None:
@@ -234,7 +234,7 @@ async def test_declarations_refuse_bad_input_and_register_nothing(world: World) 
 
     for case in declarations(declare, world.bank.probe):
         for value in case.values:
-            await refused(case, value)
+            await check_refused(case, value)
     assert ledger.effects == ()
     assert declare() is not None
 
@@ -247,7 +247,7 @@ async def test_a_policy_refuses_what_an_effect_refuses() -> None:
     for case in declarations(declare, lambda _: None):  # pyright: ignore[reportUnknownLambdaType]
         if case.field not in {"function", "name"}:  # those are the function's
             for value in case.values:
-                await refused(case, value)
+                await check_refused(case, value)
 
 
 def test_a_policy_has_no_other_keywords() -> None:
