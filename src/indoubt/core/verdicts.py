@@ -124,7 +124,7 @@ TABLE: tuple[Row, ...] = (
     Row("lease live, owner not proven dead", lambda s: s.held, _same(V.LEAVE)),
     Row("closed", lambda s: s.state in CLOSED, _same(V.USE)),
     Row(
-        "not closed, nor in doubt, and written in an older store epoch",
+        "prepared, permitted or awaiting_decision, written in an older store epoch",
         lambda s: s.forgot and not _doubt(s),
         _same(V.DOUBT),
     ),
@@ -210,12 +210,12 @@ TABLE: tuple[Row, ...] = (
         _same(V.PROBE),
     ),
     Row(
-        "probe: not_found, holder not silent, budget left",
+        "probe: not_found, holder not silent, budget left, opted in",
         lambda s: _absent(s, Absence.LOUD) and s.budget and s.opted_in,
         (V.REPLAY, V.REPLAY, V.WAIT, V.WAIT, V.ASK),
     ),
     Row(
-        "probe: not_found, holder not silent, budget left, not opted in",
+        "probe: not_found, holder not silent, budget left",
         lambda s: _absent(s, Absence.LOUD) and s.budget,
         (V.REPLAY, V.REPLAY, V.WAIT, V.ASK, V.ASK),
     ),
