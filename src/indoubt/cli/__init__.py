@@ -6,20 +6,24 @@ Importing this package loads neither typer nor a store; ``main`` does, when a co
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import NoReturn
 
-OPTIONAL = {"rich", "typer"}
+EXTRA = ("typer", "rich")
 
 
 def main() -> NoReturn:
     """Run ``indoubt`` on the arguments of this process."""
-    try:
-        from .app import app  # noqa: PLC0415 - the extra may be missing
-    except ModuleNotFoundError as missing:
-        if missing.name not in OPTIONAL:
-            raise
-        sys.exit(f"indoubt: the command line needs {missing.name}: pip install 'indoubt[cli]'")
-    app()
+    for name in EXTRA:
+        try:
+            import_module(name)
+        except ModuleNotFoundError as missing:
+            if missing.name != name:
+                raise
+            sys.exit(f"indoubt: the command line needs {name}: pip install 'indoubt[cli]'")
+    from .app import app  # noqa: PLC0415 - it needs the extra
+
+    app(prog_name="indoubt")
     sys.exit(0)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 COUNTED_MAX = 1_000
 """Doubts are counted so far; beyond it, 'more than' is all an operator needs to know."""
+PAGE = 100
 WAIT_MS = 30_000
 """How long a call and ``recover`` wait unless they are told otherwise."""
 MARKS = {"fine": "  ", "note": "- ", "bad": "! "}
@@ -128,7 +129,7 @@ async def _doubts(reached: Reached) -> tuple[list[RecordView], bool]:
     items: list[RecordView] = []
     cursor: str | None = None
     while len(items) < COUNTED_MAX:
-        page = await reached.ledger.in_doubt(tenant_id=reached.tenant, limit=100, cursor=cursor)
+        page = await reached.ledger.in_doubt(tenant_id=reached.tenant, limit=PAGE, cursor=cursor)
         items += page.items
         cursor = page.cursor
         if cursor is None:

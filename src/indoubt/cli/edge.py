@@ -28,7 +28,7 @@ def command(fn: Callable[P, Awaitable[Exit | None] | Exit | None]) -> Callable[P
 
     @functools.wraps(fn)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        _log_in_sentences()
+        _prepare()
         try:
             code = _call(functools.partial(fn, *args, **kwargs))
         except KeyboardInterrupt:
@@ -49,23 +49,24 @@ def command(fn: Callable[P, Awaitable[Exit | None] | Exit | None]) -> Callable[P
     return run
 
 
-class _Sentence(logging.Formatter):
-    """A library's message without its traceback."""
+class _Sentences(logging.Handler):
+    """What the library logs is for people too: a sentence each, without its traceback."""
 
-    def format(self, record: logging.LogRecord) -> str:
+    def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         text = f"indoubt: {record.getMessage()}" + (f": {error!r}" if error else "")
-        return visible(text)
+        print(visible(text), file=sys.stderr)  # noqa: T201
 
 
-def _log_in_sentences() -> None:
-    """What the library logs is for people too: a sentence, unless they debug."""
+def _prepare() -> None:
+    """Talk to a person: logs as sentences unless they debug, and no locale that stops an answer."""
     log = logging.getLogger("indoubt")
     if not log.handlers and not _debugging():
-        handler = logging.StreamHandler()
-        handler.setFormatter(_Sentence())
-        log.addHandler(handler)
+        log.addHandler(_Sentences(logging.WARNING))
         log.propagate = False
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        reconfigure(errors="backslashreplace")
 
 
 def _debugging() -> bool:

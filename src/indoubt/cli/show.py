@@ -61,6 +61,8 @@ async def show(
                 item.record_id, after=after, limit=limit, tenant_id=reached.tenant
             )
     output.document({"record": item.to_dict()} | _story_json(story, limit))
+    if ref.partition(".")[2] not in {"", str(item.attempt)}:
+        output.note(f"{ref} is no longer the question: it is {item.ref} now")
     if not as_json:
         _show(output, item, now)
         _show_story(output, story, limit)
