@@ -48,7 +48,12 @@ ALLOWED = {
     r"src/indoubt/testing/.*": (CLOCK, RANDOM),  # the simulated world has its own
 }
 # Who may reach into the stores, beside the stores: these call indoubt.stores.open_store.
-STORE_USERS = ("src/indoubt/__init__.py", "src/indoubt/cli", "src/indoubt/demo", "src/indoubt/ledger")
+STORE_USERS = (
+    "src/indoubt/__init__.py",
+    "src/indoubt/cli",
+    "src/indoubt/demo",
+    "src/indoubt/ledger",
+)
 
 SLEEP_MARK = "# handler under test blocks"
 SKIPS = ("pytest.skip", "pytest.importorskip", "pytest.mark.skip", "pytest.mark.skipif")
