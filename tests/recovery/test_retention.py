@@ -21,9 +21,9 @@ from indoubt import (
     StaleDecision,
 )
 from indoubt.core.codec import body_of, record_of
-from indoubt.core.record import Record, State
+from indoubt.core.record import Attempt, Record, State
 from indoubt.engine.puts import put_of
-from indoubt.store import Batch, Conflict, ScanQuery, Store
+from indoubt.store import Batch, Conflict, ScanQuery, Store, Written
 from indoubt.stores.memory import MemoryStore
 from indoubt.stores.sqlite import SQLiteStore
 from indoubt.testing.clock import ManualClock
@@ -212,6 +212,53 @@ async def test_whoever_read_the_record_before_writes_nothing_on_its_tombstone(
         assert isinstance(answer, Conflict)
     (left,) = await world.records()
     assert (left.pruned, left.version) == (True, stale.version + 1)
+
+
+async def store_record(world: World, record: Record, *, after: Record | None = None) -> None:
+    put = put_of(after and replace(after, version=1), record, 0, b'{"did":[],"state":""}', None)
+    (answer,) = await world.store.write([Batch(f"{record.id} {record.state}", (put,))])
+    assert isinstance(answer, Written)
+
+
+def of_run(record_id: str, kind: str, state: State, **fields: Any) -> Record:
+    return Record(
+        id=record_id,
+        root_id="run_1",
+        kind=kind,
+        name=kind,
+        fingerprint="v1:0",
+        key="turn 1",
+        state=state,
+        **fields,
+    )
+
+
+async def test_a_run_and_its_calls_go_from_the_leaves(world: World) -> None:
+    run = of_run("run_1", "run", State.DISPATCHED)
+    await store_record(world, run)
+    await store_record(world, of_run("call_1", "tool_call", State.SUCCEEDED, parent_id="run_1"))
+    world.clock.advance(MONTH)
+    assert await world.ledger.prune(KEPT) == Pruned(looked_at=1)
+    await store_record(world, replace(run, state=State.SUCCEEDED), after=run)
+    world.clock.advance(MONTH)
+    assert await world.ledger.prune(KEPT) == Pruned(looked_at=2, deleted=1)
+    assert await world.ledger.prune(KEPT) == Pruned(looked_at=1, tombstones=1)
+    (left,) = await world.records()
+    assert (left.id, left.pruned) == ("run_1", True)
+
+
+async def test_an_attempt_whose_owner_lives_may_still_come_back(world: World) -> None:
+    owner = world.ledger.open().engine.owner.current()
+    attempts = (Attempt(number=1, fence=1, owner=owner),)
+    told = of_run("run_1", "effect", State.SUCCEEDED, attempts=attempts, attempt=1)
+    await store_record(world, told)
+    world.clock.advance(12 * MONTH)
+    assert await world.ledger.prune(KEPT) == Pruned(looked_at=1)
+    if isinstance(world.store, MemoryStore):
+        world.store.owners.declare_dead(owner)
+    elif isinstance(world.store, SQLiteStore):
+        world.store.release_owner(owner)
+    assert await world.ledger.prune(KEPT) == Pruned(looked_at=1, tombstones=1)
 
 
 class DyingStore:
