@@ -160,7 +160,7 @@ class Performance:
             record.state, record.effect, cancel=record.cancel_requested, contradicted=against
         )
         if answer is Repeat.ANEW:
-            return (yield from self._dispatch(seen, (Reopen(),)))
+            return (yield from self._dispatch(seen, (Reopen(store_epoch=seen.epoch),)))
         if answer is Repeat.FAILED:
             raise effect_failed(record) from self._cause
         if answer is Repeat.UNKNOWN:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from indoubt.core.bounds import MESSAGE_CHARS, NAME_CHARS, RECEIPT_BYTES
 from indoubt.core.commands import Command, Decide
@@ -169,6 +170,7 @@ def decide_flow(resolver: Resolver, seen: Seen, command: Decide) -> Generator[Re
     engine = resolver.engine
     while True:
         record = _there(seen)
+        command = replace(command, store_epoch=seen.epoch)
         before: tuple[Command, ...] = ()
         if record.state is State.DISPATCHED:
             seen, dead = yield from resolver.prove_death(seen)

@@ -56,7 +56,11 @@ def cancel_flow(
     Raises:
         StaleDecision: too late, the record has ended.
     """
-    command = Cancel(actor=words(actor, "actor", NAME_CHARS), reason=words(reason, "reason"))
+    command = Cancel(
+        actor=words(actor, "actor", NAME_CHARS),
+        reason=words(reason, "reason"),
+        store_epoch=seen.epoch,
+    )
     done = yield from engine.persist(seen, (command,), deadline=engine.clock.now() + PATIENCE_S)
     if isinstance(done, Refused):
         record = seen.record

@@ -121,6 +121,11 @@ class Asked(NamedTuple):
         """The answer that gave the status."""
         return next(answer for answer in self.answers if answer.status is self.status)
 
+    @property
+    def failed(self) -> bool:
+        """Whether one of the attempts ended at the provider, with a possible effect."""
+        return any(answer.status in ENDED for answer in self.answers)
+
     def notes(self, now_ms: int, *, counts: bool = True) -> tuple[Note, ...]:
         """Each answer as evidence; one that ends its attempt closes it."""
         return tuple(

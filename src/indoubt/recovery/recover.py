@@ -14,7 +14,7 @@ import msgspec
 
 from indoubt.core.commands import Abandon
 from indoubt.core.record import State
-from indoubt.engine.engine import PATIENCE_S, Seen
+from indoubt.engine.engine import PATIENCE_S, Seen, Transition
 from indoubt.errors import IndoubtError, StoreError
 from indoubt.store import ANY_TENANT, ScanQuery, Tenant
 
@@ -44,7 +44,7 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
     """What one pass did, record by record.
 
     Attributes:
-        settled: closed now: adopted, closed as failed, cancelled or abandoned.
+        settled: closed by this pass: adopted, closed as failed, cancelled or abandoned.
         replayed: sent again by this pass, because that is safe.
         waiting: looked at again after ``retry_after`` (or when the call is repeated).
         asked: a person must decide.
@@ -84,6 +84,7 @@ class Pass:
         self._abandon_ms = abandon_ms
         self._found: dict[str, list[RecordView]] = {name: [] for name in LISTS}
         self._errors: list[tuple[str, str]] = []
+        self._closed: set[str] = set()
 
     async def go(
         self,
@@ -115,10 +116,18 @@ class Pass:
         # A record that was let go until later stands behind the cursor again: looked at again by
         # the same walk through the pages, it would spend its whole probe budget in a moment.
         rows = [row for row in page.records if row.updated_at <= begun_ms]
-        await asyncio.gather(*(self._one(row.id, slots) for row in rows))
+        self._engine.hooks.append(self._saw)
+        try:
+            await asyncio.gather(*(self._one(row.id, slots) for row in rows))
+        finally:
+            self._engine.hooks.remove(self._saw)
         found = {name: tuple(views) for name, views in self._found.items()}
         more = None if page.cursor is None else f"{begun_ms}.{page.cursor}"
         return Recovery(**found, errors=tuple(self._errors), cursor=more)
+
+    def _saw(self, done: Transition) -> None:
+        if done.after.closed:
+            self._closed.add(done.after.id)
 
     async def _one(self, record_id: str, slots: asyncio.Semaphore) -> None:
         async with slots:
@@ -144,6 +153,8 @@ class Pass:
         resolved = yield from self._resolver.resolve(seen, known, limits)
         if resolved.kind is Kind.GO and known is not None:
             yield from self._replay(known, resolved)
+        elif resolved.kind is Kind.SETTLED and record_id not in self._closed:
+            return  # its holder, or somebody else, was faster
         elif resolved.kind in _LISTED:
             self._list(_LISTED[resolved.kind], resolved.seen, resolved.retry_after_ms)
 
@@ -172,7 +183,7 @@ class Pass:
     def _abandon(self, seen: Seen) -> Generator[Request, Any, Seen]:
         done = yield from self._engine.persist(
             seen,
-            (Abandon(reason="abandon_after"),),
+            (Abandon(reason="abandon_after", store_epoch=seen.epoch),),
             deadline=self._engine.clock.now() + PATIENCE_S,
         )
         return done if isinstance(done, Seen) else seen

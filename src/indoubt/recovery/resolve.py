@@ -150,7 +150,9 @@ class Resolver:
 
     def _close(self, seen: Seen, answer: Verdict) -> Generator[Request, Any, Seen]:
         why = "cancel was asked" if answer is V.CANCEL else "no_use_after"
-        command = Cancel(actor="indoubt", reason=why) if answer is V.CANCEL else Abandon(reason=why)
+        command: Command = Abandon(reason=why, store_epoch=seen.epoch)
+        if answer is V.CANCEL:
+            command = Cancel(actor="indoubt", reason=why, store_epoch=seen.epoch)
         done = yield from self.engine.apply(seen, (command,), deadline=self._deadline())
         return self._after(done, seen)
 
@@ -225,6 +227,7 @@ class Resolver:
             probe=asked.status,
             absent=found,
             reattach=reattachable(known, asked),
+            failed=asked.failed,
         )
         if answer is V.REATTACH:
             left = limits.until - self.engine.clock.now()
@@ -323,6 +326,7 @@ class Resolver:
         probe: Probe | None = None,
         absent: Absence | None = None,
         reattach: bool = False,
+        failed: bool = False,
         by_hand: bool = False,
         dead: tuple[str, ...] = (),
     ) -> Verdict:
@@ -338,6 +342,7 @@ class Resolver:
                 probe=probe,
                 absence=absent,
                 reattach=reattach,
+                failed=failed,
                 by_hand=by_hand,
             )
         )

@@ -61,7 +61,7 @@ def _close_possible(fence: int, asked: Asked) -> Settle:
         text = Raw(b'{"too_large":true}')
     return Settle(
         fence=fence,
-        outcome=State.FAILED if asked.status is Probe.FAILED else State.CANCELLED,
+        outcome=State.CANCELLED if asked.status is Probe.CANCELLED else State.FAILED,
         effect=Effect.POSSIBLE,
         closes=Closed.FAILED,
         error=text,
