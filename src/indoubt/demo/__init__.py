@@ -6,34 +6,10 @@ network but loopback, and leaves nothing behind.
 
 from __future__ import annotations
 
-import asyncio
-import tempfile
-from contextlib import contextmanager
-from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
-
-from indoubt.contracts import ExecutionSafetyClass as Safety
-from indoubt.errors import IndoubtError
-from indoubt.ledger import Ledger
-from indoubt.testing.provider import FakeProvider, act_async, find_async
-
-from .acts import AMOUNT, LEASE, guard_all
-from .kills import CUTS, kill_worker
-from .person import Person
-from .table import final_table, matrix
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from indoubt.recovery.items import RecordView
-
-    from .acts import Pay
-
-ADOPTED = "adopted"
-WORDS = {"replayed": "sent again", "asked": "asks you", "waiting": "not sent", "skipped": "waits"}
+    from rich.console import Console
 
 
 def run(*, keep: str | None = None, ask: bool = True, console: Console | None = None) -> int:
@@ -44,128 +20,6 @@ def run(*, keep: str | None = None, ask: bool = True, console: Console | None = 
         ask: let the person at the terminal decide; else a stand-in does.
         console: where to print.
     """
-    console = console or Console(highlight=False)
-    with _directory(keep) as directory:
-        with FakeProvider(directory / "provider") as bank:
-            play = _Play(
-                f"sqlite:///{directory}/ledger.db", bank, console, Person(console, ask=ask)
-            )
-            right = asyncio.run(play.run())
-        if keep is not None:
-            console.print(
-                f"\nLook around: [bold]indoubt inbox --store sqlite:///{directory}/ledger.db[/]"
-                f" (also show, doctor)"
-            )
-    return 0 if right else 1
+    from .play import play  # noqa: PLC0415 - the workers, who start seven times, need none of it
 
-
-@contextmanager
-def _directory(keep: str | None) -> Generator[Path, None, None]:
-    if keep is not None:
-        kept = Path(keep).resolve()
-        kept.mkdir(parents=True, exist_ok=True)
-        yield kept
-        return
-    with tempfile.TemporaryDirectory(prefix="indoubt-demo-") as made:
-        yield Path(made)
-
-
-class _Play:
-    """The scenes."""
-
-    def __init__(self, store: str, bank: FakeProvider, console: Console, person: Person) -> None:
-        self._store = store
-        self._bank = bank
-        self._console = console
-        self._person = person
-        self._ledger = Ledger(store, lease=LEASE)
-        self._acts = guard_all(self._ledger, bank.url, self._send, self._look)
-        self._did: dict[str, str] = {}
-
-    async def run(self) -> bool:
-        """Kill, recover, ask, repeat, count."""
-        self._kill_all()
-        async with self._ledger:
-            died_at = self._bank.counts()
-            await self._recover()
-            self._console.print(matrix(self._did, self._bank.counts()))
-            self._count_blind_guesses(died_at)
-            await self._decide()
-            await self._repeat_all()
-        return self._judge()
-
-    def _kill_all(self) -> None:
-        self._console.print(
-            "\nSeven workers hold six acts each, one of every safety class. Each is killed by"
-            " [bold]kill -9[/]:\n"
-        )
-        for cut, what in CUTS.items():
-            kill_worker(self._store, self._bank, cut)
-            self._console.print(f"  [red]killed[/] at [bold]{cut}[/]  {what}")
-
-    async def _recover(self) -> None:
-        self._console.print("\nA new process calls [bold]ledger.recover()[/]:\n")
-        found = await self._ledger.recover(wait=timedelta(seconds=10))
-        for word in ("settled", "replayed", "asked", "waiting", "skipped"):
-            for view in getattr(found, word):
-                self._did[view.key or ""] = _word(word, view)
-
-    def _count_blind_guesses(self, died_at: dict[str, int]) -> None:
-        """What guessing would have done with the acts whose outcome the dead had not recorded."""
-        unsure = [key for key in self._did if Safety.PURE not in key]
-        paid = sum(died_at.get(key, 0) > 0 for key in unsure)
-        self._console.print(
-            f"\nNobody recorded how {len(unsure)} payments ended. Sending them all again without"
-            f" looking would have paid up to [red]{paid}[/] of them twice; holding them all for"
-            f" done would have lost [red]{len(unsure) - paid}[/].\n"
-        )
-
-    async def _decide(self) -> None:
-        items = (await self._ledger.in_doubt(limit=1_000)).items
-        self._console.print(
-            f"[bold]{len(items)}[/] are left for a person. indoubt does not claim to know them:\n"
-        )
-        for item in items:
-            decision, reason = self._person.decide(item, self._bank.count(item.key or ""))
-            await self._ledger.decide(item, decision, actor=self._person.name, reason=reason)
-
-    async def _repeat_all(self) -> None:
-        self._console.print("\nThe callers come back and call everything again:\n")
-        for cut in CUTS:
-            for safety, pay in self._acts.items():
-                await self._repeat(pay, f"{cut} {safety}")
-
-    async def _repeat(self, pay: Pay, key: str) -> None:
-        try:
-            await pay(key)
-        except IndoubtError as error:
-            self._console.print(f"  {key}: {type(error).__name__}")
-
-    def _judge(self) -> bool:
-        """The provider's own count is the judge."""
-        counts = self._bank.counts()
-        paying = [f"{cut} {safety}" for cut in CUTS for safety in self._acts if safety != "pure"]
-        self._console.print(final_table(counts, list(self._acts)))
-        twice = [key for key in paying if counts.get(key, 0) > 1]
-        once = sum(counts.get(key, 0) == 1 for key in paying)
-        excused = self._person.excused
-        self._console.print(
-            f"\nAt the provider: [bold]{once}[/] of {len(paying)} payments happened exactly once,"
-            f" [bold]{len(twice)}[/] twice"
-            + (f"; {len(paying) - once} were left as decided" if once < len(paying) else "")
-            + "."
-        )
-        return not [key for key in twice if key not in excused]
-
-    async def _send(self, key: str, idempotency_key: str | None) -> dict[str, Any]:
-        done = await act_async(self._bank.url, key, AMOUNT, idempotency_key=idempotency_key)
-        return {"id": done["id"]}
-
-    async def _look(self, key: str) -> dict[str, Any]:
-        return {"seen": len((await find_async(self._bank.url, key)).acts)}
-
-
-def _word(word: str, view: RecordView) -> str:
-    if word == "settled":
-        return ADOPTED if view.state == "succeeded" else view.state
-    return WORDS[word]
+    return play(keep=keep, ask=ask, console=console)
