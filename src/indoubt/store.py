@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .errors import StoreError
 
 
-class In(NamedTuple):
+class In(msgspec.Struct, frozen=True):
     """A time the store fills in: its own clock at the write, plus this many milliseconds."""
 
     ms: int
@@ -55,17 +55,17 @@ Tenant = str | None | AnyTenant
 """A tenant's id, None (records without a tenant), or every tenant."""
 
 
-class Absent(NamedTuple):
+class Absent(msgspec.Struct, frozen=True):
     """The record must not exist."""
 
 
-class Version(NamedTuple):
+class Version(msgspec.Struct, frozen=True):
     """The record must still have this version."""
 
     n: int
 
 
-class Free(NamedTuple):
+class Free(msgspec.Struct, frozen=True):
     """Ends another's hold: the version and the lease end that were read must both still stand.
 
     A renewal steps no version, so the version alone would not notice it.
@@ -223,14 +223,14 @@ class Event(NamedTuple):
     body: bytes
 
 
-class Lane(NamedTuple):
+class Lane(msgspec.Struct, frozen=True):
     """One of ``count`` disjoint shares of all records, by hash of the id."""
 
-    index: int  # pyright: ignore[reportIncompatibleMethodOverride]
-    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
+    index: int
+    count: int
 
 
-class DueQuery(NamedTuple):
+class DueQuery(msgspec.Struct, frozen=True):
     """Up to ``limit`` records of each kind whose ready time has passed, oldest first."""
 
     quotas: tuple[tuple[str, int], ...]

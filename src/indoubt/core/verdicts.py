@@ -8,12 +8,11 @@ Rule 3: an acknowledged attempt is never sent again until the provider says that
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
 from .absence import Absence
-from .record import CLOSED, Effect, Safety, State
+from .record import CLOSED, Effect, Safety, State, Struct
 
 
 class Verdict(StrEnum):
@@ -89,8 +88,7 @@ COLUMN = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One row: when it applies, and what each class does then."""
 
     name: str
