@@ -21,8 +21,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+ROOT = Path(__file__).resolve().parent.parent
 # Also where this project is not installed, and from a copy of it: its own sources are measured.
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
+sys.path.insert(0, str(ROOT / "src"))
 
 Case = Callable[[], float | Awaitable[float]]
 
