@@ -29,6 +29,7 @@ from indoubt.core.commands import (
 )
 from indoubt.core.machine import decide
 from indoubt.core.record import (
+    NO_RAW,
     Closed,
     DecisionKind,
     Effect,
@@ -140,8 +141,8 @@ def settlement(
         outcome=outcome,
         effect=effect,
         attempt=record.attempt if attempt == NEWEST else attempt,
-        receipt=RECEIPT if happened else Raw(b""),
-        error=Raw(b"") if happened else ERROR,
+        receipt=RECEIPT if happened else NO_RAW,
+        error=NO_RAW if happened else ERROR,
     )
 
 

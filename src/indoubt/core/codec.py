@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import asdict, replace
 
-from .commands import Command, Decide
+from .commands import Command, Decide, Settle
 from .record import (
     NO_RAW,
     Attempt,
@@ -130,6 +130,8 @@ class Event(Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
 
 
+NO_TIME = 0
+"""Stored where a new series has no first dispatch yet; None says that it is the last attempt's."""
 _encode = msgspec.json.Encoder().encode
 _fixed = msgspec.json.Decoder(Fixed).decode
 _body = msgspec.json.Decoder(Body).decode
@@ -165,7 +167,7 @@ def body_of(record: Record) -> bytes:
     body = replace(
         body,
         attempts=(*record.attempts[:-1], replace(last, dispatched_at_ms=0, permit_until_ms=0)),
-        first_dispatched_at_ms=None if first == last.dispatched_at_ms else first,
+        first_dispatched_at_ms=None if first == last.dispatched_at_ms else first or NO_TIME,
     )
     return _encode(body)
 
@@ -180,8 +182,8 @@ def record_of(row: Row) -> Record:
             body.attempts[-1], dispatched_at_ms=dispatched, permit_until_ms=row.permit_until or 0
         )
         fields["attempts"] = (*body.attempts[:-1], last)
-        if body.first_dispatched_at_ms is None:
-            fields["first_dispatched_at_ms"] = dispatched
+        first = body.first_dispatched_at_ms
+        fields["first_dispatched_at_ms"] = dispatched if first is None else first or None
     return Record(
         id=row.id,
         root_id=row.root_id,
@@ -215,6 +217,10 @@ def record_of(row: Row) -> Record:
 def event_of(commands: Sequence[Command], after: Record) -> bytes:
     """Encode the journal entry of one write."""
     speaking = [command for command in commands if type(command) in _SPEAKING]
+    said = _said(speaking)
+    settled = any(isinstance(command, Settle) for command in commands)
+    if settled and not after.closed and after.evidence:
+        said["evidence"] = (*said.get("evidence", ()), after.evidence[-1])  # it settled too little
     return _encode(
         Event(
             did=tuple([name_of(command) for command in commands]),
@@ -222,7 +228,7 @@ def event_of(commands: Sequence[Command], after: Record) -> bytes:
             fence=after.fence,
             attempt=after.attempt,
             owner=after.owner,
-            **_said(speaking),
+            **said,
         )
     )
 

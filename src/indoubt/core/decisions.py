@@ -24,6 +24,7 @@ from .record import (
     Record,
     Stage,
     State,
+    stored,
 )
 from .refusals import Refused
 
@@ -116,7 +117,7 @@ def _happened(record: Record, command: Decide, _now_ms: Millis) -> Record:
         state=State.SUCCEEDED,
         effect=None,
         error=NO_RAW,
-        receipt=command.receipt,
+        receipt=stored(command.receipt),
         receipt_lost=command.receipt == NO_RAW,
         doubt_since_ms=None,
     )

@@ -20,6 +20,7 @@ from .record import (
     Millis,
     Record,
     State,
+    stored,
 )
 from .refusals import Refused
 
@@ -82,9 +83,9 @@ def _end(
         ready_at_ms=None,
         doubt_since_ms=None,
         asked=None,
-        receipt=command.receipt if command else NO_RAW,
+        receipt=stored(command.receipt) if command else NO_RAW,
         receipt_lost=command.receipt_lost if command else False,
-        error=command.error if command else NO_RAW,
+        error=stored(command.error) if command else NO_RAW,
     )
 
 
@@ -169,6 +170,7 @@ def ask(record: Record, command: Ask, now_ms: Millis) -> Record:
 
 def add_evidence(record: Record, evidence: Evidence) -> Record:
     """Append to the record's evidence; the journal keeps what falls off."""
+    evidence = replace(evidence, data=stored(evidence.data))
     return replace(record, evidence=(*record.evidence, evidence)[-EVIDENCE_KEPT:])
 
 

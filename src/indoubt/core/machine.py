@@ -36,7 +36,7 @@ from .commands import (
 )
 from .decisions import decide_person
 from .endings import abandon, ask, cancel, clear, doubt, note, release, reopen, settle
-from .record import CLOSED, NO_RAW, Attempt, Millis, Record, Safety, Stage, State
+from .record import CLOSED, NO_RAW, Attempt, Millis, Record, Safety, Stage, State, stored
 from .refusals import Refused
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def _acknowledge(record: Record, command: Acknowledge, _now_ms: Millis) -> Recor
 
 
 def _checkpoint(record: Record, command: Checkpoint, _now_ms: Millis) -> Record:
-    attempt = replace(record.attempts[-1], token=command.token)
+    attempt = replace(record.attempts[-1], token=stored(command.token))
     return replace(record, attempts=(*record.attempts[:-1], attempt))
 
 

@@ -18,6 +18,11 @@ NO_RAW = Raw(b"")
 """No JSON here (an empty text is no JSON, so it cannot be mistaken for a value)."""
 
 
+def stored(text: Raw) -> Raw:
+    """The one empty text for every empty one: another is no default, so it would be written."""
+    return NO_RAW if text == NO_RAW else text
+
+
 class State(StrEnum):
     """What we recorded."""
 
