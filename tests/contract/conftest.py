@@ -29,6 +29,7 @@ class FaultyDisk:
     def __init__(self) -> None:
         self.name = f"faulty-{next(_numbers)}"
         self.fault: Fault | None = None
+        self.read_only = False
         self.calls: list[str] = []
         self._vfs = _vfs(self)
 
@@ -59,6 +60,9 @@ def _vfs(disk: FaultyDisk) -> object:
         def __init__(self, name: Any, flags: list[int]) -> None:
             path = name if isinstance(name, str | None) else name.filename()
             self._file = Path(path or "").suffix.removeprefix(".db") or "db"
+            if disk.read_only and flags[0] & apsw.SQLITE_OPEN_MAIN_DB:
+                flags[0] &= ~(apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
+                flags[0] |= apsw.SQLITE_OPEN_READONLY
             super().__init__("", name, flags)
 
         def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802

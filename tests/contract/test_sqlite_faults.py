@@ -180,6 +180,21 @@ async def test_a_failed_read_says_so_and_the_next_one_works(
     assert (await stored(store)).version == 1
 
 
+async def test_a_read_only_file_can_be_read_and_says_why_it_is_not_written(
+    store: SQLiteStore, disk: FaultyDisk, path: str
+) -> None:
+    await written(store, put())
+    disk.read_only = True
+    guest = SQLiteStore(path, vfs=disk.name)
+    assert (await stored(guest)).version == 1
+    answers = await guest.write([batch(put("b")), batch(put("c"))])
+    assert [type(answer) for answer in answers] == [StoreBroken] * 2
+    assert "read-only" in str(answers[0])
+    await guest.close()
+    disk.read_only = False
+    assert (await store.read(["a", "b", "c"])).records == (await stored(store),)
+
+
 async def test_a_file_that_stays_locked_is_unavailable_and_nothing_is_lost(
     store: SQLiteStore, path: str
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +20,7 @@ LONG_AGO = 1_600_000_000_000
 FAR_OFF = 9_000_000_000_000
 """A time that no clock reaches."""
 
+_process = secrets.token_hex(8)  # tests may write from several processes
 _writes = count(1)
 
 
@@ -126,7 +128,7 @@ def delete(record_id: str = "a", version: int = 1) -> Delete:
 def batch(*items: Put | Extend | Guard | Delete, write_id: str | None = None) -> Batch:
     """One batch with a write id of its own."""
     return Batch(
-        write_id or f"write-{next(_writes)}",
+        write_id or f"write-{_process}-{next(_writes)}",
         puts=tuple(item for item in items if isinstance(item, Put)),
         extends=tuple(item for item in items if isinstance(item, Extend)),
         guards=tuple(item for item in items if isinstance(item, Guard)),
