@@ -1,7 +1,8 @@
 -- From the synthetic schema to the shipped one. What is in doubt is so since its last write.
 ALTER TABLE record ADD COLUMN dispatched_at INTEGER;
 ALTER TABLE record ADD COLUMN doubt_since INTEGER;
-UPDATE record SET doubt_since = updated_at WHERE state IN ('in_doubt', 'awaiting_decision');
+UPDATE record SET doubt_since = updated_at
+  WHERE state IN ('in_doubt', 'awaiting_decision', 'permitted');
 DROP INDEX record_ready;
 CREATE INDEX record_ready ON record(kind, ready_at, id, hash) WHERE ready_at IS NOT NULL;
 CREATE INDEX record_doubt ON record(doubt_since, id) WHERE doubt_since IS NOT NULL;

@@ -150,7 +150,7 @@ async def test_after_the_upgrade_every_record_is_there_and_goes_on(old: str) -> 
         assert (record.lease_until, record.permit_until) == (LONG_AGO + n, LONG_AGO + 100 + n)
         assert await events(store, state) == [(1, b"event"), (2, b"event")]
     doubt = (await store.scan(ScanQuery(view="doubt"))).records
-    assert [record.id for record in doubt] == ["in_doubt", "awaiting_decision"]
+    assert [record.id for record in doubt] == ["in_doubt", "awaiting_decision", "permitted"]
     due = (await store.due(DueQuery((("effect", 100),)))).records
     assert [record.id for record in due] == STATES
     await store.close()
