@@ -29,11 +29,15 @@ class RefundRefused(Exception):
 async def find_refund(attempt: DoubtfulAttempt) -> ProviderProbeResult:
     """Ask the bank what became of a refund; reads only."""
     found = await find_async(bank_url(), attempt.key, idempotency_key=attempt.idempotency_key)
-    if found.status == "unavailable":
-        return attempt.unavailable()
-    if not found.acts:
-        return attempt.not_found()
-    return attempt.succeeded(dict(found.acts[0]), external_ref=found.acts[0]["id"])
+    match found.status:  # "not found" only where the bank says so: it permits another attempt
+        case "succeeded":
+            return attempt.succeeded(dict(found.acts[0]), external_ref=found.acts[0]["id"])
+        case "not_found":
+            return attempt.not_found()
+        case "unavailable":
+            return attempt.unavailable()
+        case _:
+            return attempt.unknown()
 
 
 def the_order(order: str, cents: int) -> str:
