@@ -14,6 +14,8 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import asdict, replace
 
+from indoubt.errors import StoreBroken
+
 from .commands import Command, Decide, Settle
 from .record import (
     NO_RAW,
@@ -173,7 +175,21 @@ def body_of(record: Record) -> bytes:
 
 
 def record_of(row: Row) -> Record:
-    """Decode a stored record, merging the stamped columns into it."""
+    """Decode a stored record, merging the stamped columns into it.
+
+    Raises:
+        StoreBroken: this version cannot read it; it is never taken for what it knows.
+    """
+    try:
+        return _record_of(row)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise StoreBroken(
+            f"{row.id}: no record that this version can read: use a newer indoubt, or see what"
+            " wrote to the store"
+        ) from error
+
+
+def _record_of(row: Row) -> Record:
     fixed, body = _fixed(row.fixed), _body(row.body)
     fields = asdict(body)
     if body.attempts:
