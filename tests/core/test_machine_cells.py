@@ -292,7 +292,7 @@ def test_a_command_happens_in_exactly_the_states_that_the_table_allows(kind: typ
 def test_every_refusal_of_the_core_occurs_in_a_table_or_below() -> None:
     core = Path(machine_module.__file__).parent
     source = "".join(file.read_text("utf-8") for file in core.glob("*.py"))
-    literal = set(re.findall(r'Refused\(\s*"(\w+)"', source))
+    literal = set(re.findall(r"""Refused\(\s*["'](\w+)["']""", source))
     cells = (HOLDERS_TABLE + OTHERS_TABLE).split()
     shown_here = {text for code, text in REFUSALS.items() if code in cells}
     elsewhere = {"missing", "two_dispatches", "repeated", "claim_from_awaiting_decision"}
