@@ -15,6 +15,7 @@ from tests.contract.conftest import FaultyDisk, full, io_error, sync_error
 from indoubt.errors import AnswerLost, StoreBroken, StoreUnavailable
 from indoubt.store import Version, Written
 from indoubt.stores.sqlite import SQLiteStore
+from indoubt.stores.sqlite.connection import Place, use_wal
 from indoubt.testing.store_contract import SteeredClock
 from indoubt.testing.store_contract.examples import answered, batch, events, put, stored, written
 
@@ -147,15 +148,15 @@ async def test_errors_before_commit_are_told_by_what_to_do_now(
 class Refusing:
     """Stands before the write connection and raises at statements that begin so."""
 
-    def __init__(self, store: SQLiteStore, start: str, error: type[Exception]) -> None:
+    def __init__(self, store: SQLiteStore, starts: str, error: type[BaseException]) -> None:
         self._engine = store._engine
         self._db = self._engine._db
-        self._start = start
+        self._starts = tuple(starts.split())
         self._error = error
         self._engine._db = self  # type: ignore[assignment]
 
     def execute(self, sql: str, values: object = None) -> object:
-        if sql.startswith(self._start):
+        if sql.startswith(self._starts):
             raise self._error("the test's refusal")
         return self._db.execute(sql, values)  # type: ignore[union-attr, arg-type]
 
@@ -165,6 +166,61 @@ class Refusing:
     def mend(self) -> None:
         if self._engine._db is self:  # type: ignore[comparison-overlap]
             self._engine._db = self._db
+
+
+@pytest.mark.parametrize("where", ["BEGIN", "INSERT", "UPDATE", "COMMIT"])
+async def test_ctrl_c_inside_a_write_leaves_a_store_that_works(
+    store: SQLiteStore, where: str
+) -> None:
+    await written(store, put("before"))
+    insert = batch(put())
+    Refusing(store, where, KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        store.write_blocking([insert])
+    assert (await written(store, insert)).versions == (1,)
+    assert [n for n, _ in await events(store)] == [1]
+
+
+async def test_a_connection_that_cannot_even_roll_back_is_replaced(store: SQLiteStore) -> None:
+    await written(store, put("before"))
+    Refusing(store, "INSERT ROLLBACK", apsw.IOError)
+    assert isinstance(await answered(store, put()), StoreBroken)
+    assert (await written(store, put())).versions == (1,)
+
+
+class Unwilling:
+    """A connection whose file is not in WAL mode yet, and busy for a while."""
+
+    def __init__(self, busy: int, mode: str) -> None:
+        self._busy = busy
+        self._mode = mode
+
+    def pragma(self, name: str) -> str:
+        assert name == "journal_mode"
+        return "delete"
+
+    def execute(self, sql: str) -> Unwilling:
+        assert sql == "PRAGMA journal_mode = WAL"
+        self._busy -= 1
+        if self._busy >= 0:
+            raise apsw.BusyError
+        return self
+
+    def fetchall(self) -> list[tuple[str]]:
+        return [(self._mode,)]
+
+
+def test_switching_to_wal_waits_for_other_processes_and_needs_shared_memory() -> None:
+    place = Place("x.db", patience_ms=2)
+
+    def switch(busy: int, mode: str) -> None:
+        use_wal(Unwilling(busy, mode), place)  # type: ignore[arg-type]
+
+    switch(3, "wal")
+    with pytest.raises(StoreBroken, match="shared memory"):
+        switch(0, "delete")
+    with pytest.raises(apsw.BusyError):
+        switch(100, "wal")
 
 
 async def test_a_failed_read_says_so_and_the_next_one_works(

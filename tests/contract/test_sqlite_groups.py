@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
+import gc
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from indoubt.errors import AnswerLost, ForkedHandle, StoreBroken, StoreUnavailable
+from indoubt.errors import AnswerLost, StoreBroken, StoreUnavailable
 from indoubt.store import Batch, Version, Written
 from indoubt.stores.group_commit import GroupCommit
 from indoubt.stores.sqlite import SQLiteStore
@@ -89,6 +89,18 @@ async def test_a_guarded_call_alone_takes_one_commit_per_write(store: SQLiteStor
 async def test_a_free_lead_is_taken_by_the_blocking_caller_itself(store: SQLiteStore) -> None:
     store.write_blocking([batch(put())])
     assert store._queue._writer is None
+
+
+async def test_a_store_that_nobody_closed_ends_its_thread(path: str) -> None:
+    store = SQLiteStore(path)
+    await written(store, put())
+    thread = store._queue._writer
+    assert thread is not None
+    assert thread.is_alive()
+    del store
+    gc.collect()
+    await asyncio.to_thread(thread.join)
+    assert not thread.is_alive()
 
 
 async def test_conflicts_alone_cost_no_commit(store: SQLiteStore) -> None:
@@ -261,35 +273,3 @@ async def test_closing_answers_what_waits_and_refuses_what_comes(store: SQLiteSt
         store.read_blocking(["first"])
     gate.open()
     await asyncio.gather(first, second, *closing)
-
-
-async def test_a_forked_child_may_not_use_its_parents_store(store: SQLiteStore, path: str) -> None:
-    await written(store, put())
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:  # no pytest in here: it ends by os._exit
-        os.write(write, _tried(store, path).encode())
-        os._exit(0)
-    await asyncio.to_thread(os.waitpid, child, 0)
-    said = os.read(read, 10_000).decode()
-    os.close(read)
-    os.close(write)
-    assert said == "ForkedHandle ForkedHandle ForkedHandle ForkedHandle opened"
-    assert (await written(store, put("b"))).versions == (1,)
-
-
-def _tried(store: SQLiteStore, path: str) -> str:
-    said: list[str] = []
-    for use in (
-        lambda: store.read_blocking([]),
-        lambda: store.write_blocking([]),
-        lambda: store.owner_dead("x"),
-        lambda: store.hold_owner("x"),
-    ):
-        try:
-            use()
-        except ForkedHandle:
-            said.append("ForkedHandle")
-    own = SQLiteStore(path)
-    found = own.read_blocking(["a"]).records
-    return " ".join([*said, "opened" if len(found) == 1 else "empty"])

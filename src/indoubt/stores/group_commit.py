@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
@@ -160,17 +161,32 @@ class GroupCommit:
 
     def _wake_writer(self) -> None:
         if self._writer is None:
-            self._writer = threading.Thread(target=self._run, name="indoubt-writer", daemon=True)
+            self._writer = threading.Thread(
+                target=_write_for,
+                args=(weakref.ref(self), self._signal),
+                name="indoubt-writer",
+                daemon=True,
+            )
             self._writer.start()
+            # A store that nobody closed must not be kept alive by its own thread.
+            weakref.finalize(self, self._signal.release)
         self._signal.release()
 
-    def _run(self) -> None:
-        while True:
-            self._signal.acquire()
-            with self._mutex:
-                if not self._led:
-                    return
-            self._lead([])
+    def lead_once(self) -> bool:
+        """The writer thread's turn; False once there is nothing to lead, which ends it."""
+        with self._mutex:
+            if not self._led:
+                return False
+        self._lead([])
+        return True
+
+
+def _write_for(queue: weakref.ref[GroupCommit], signal: threading.Semaphore) -> None:
+    while signal.acquire():
+        owner = queue()
+        if owner is None or not owner.lead_once():
+            return
+        del owner
 
 
 def _deliver(group: Iterable[_Call]) -> None:
