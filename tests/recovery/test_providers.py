@@ -8,9 +8,16 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from tests.conftest import SETTLE, Crash, Provider, World, first, only
+from tests.conftest import ABSENCE, SETTLE, Crash, Provider, World, first, only
 
-from indoubt import AllowOneAttempt, ExecutionSafetyClass, Ledger, OutcomeUnknown
+from indoubt import (
+    AllowOneAttempt,
+    ExecutionSafetyClass,
+    Ledger,
+    OutcomeUnknown,
+    ProviderProbeResult,
+    ProviderProbeStatus,
+)
 
 NOW = timedelta(0)
 BY = {"actor": "ana", "reason": "seen"}
@@ -199,8 +206,6 @@ async def test_v57_a_broken_answer_is_unavailable_never_not_found(
 
 
 async def test_v54_an_answer_for_another_execution_is_a_broken_probe(world: World) -> None:
-    from indoubt import ProviderProbeResult, ProviderProbeStatus  # noqa: PLC0415
-
     def foreign(_execution_id: str) -> Any:
         return ProviderProbeResult(ProviderProbeStatus.SUCCEEDED, "rec_other.1", result={"id": 1})
 
@@ -303,3 +308,76 @@ async def test_g4_human_class_does_not_reattach(world: World) -> None:
     provider.answers = {1: {"status": "active", "supports_reattach": True}}
     await doubt(world, provider, "lost")
     assert provider.waited == []
+
+
+# -- cancelling after a restart (G4, V-58) ---------------------------------------------------------
+
+
+class Cancellable(Provider):
+    """Cancels its executions; `ends` is what it says then."""
+
+    supports_cancel_after_restart = True  # type: ignore[assignment]
+
+    def __init__(self, ends: Any = "cancelled", **declared: Any) -> None:
+        super().__init__(**declared)
+        self.answers = {1: {"status": "active", "supports_cancel_after_restart": True}}
+        self.ends = ends
+        self.cancelled: list[str] = []
+
+    async def cancel_execution(self, execution_id: str, external_ref: str | None) -> Any:
+        del external_ref
+        self.cancelled.append(execution_id)
+        if isinstance(self.ends, Exception):
+            raise self.ends
+        if not isinstance(self.ends, str):
+            return self.ends
+        return ProviderProbeResult(ProviderProbeStatus(self.ends), execution_id)
+
+
+async def test_g4_a_cancelled_act_that_is_active_is_cancelled_at_the_provider(
+    any_world: World,
+) -> None:
+    provider = Cancellable()
+    ledger = await doubt(any_world, provider, "lost")
+    await ledger.recover(wait=NOW)
+    assert provider.cancelled == []  # nobody asked for it
+    item = await only(ledger)
+    await ledger.cancel(item.ref, **BY)
+    recovery = await ledger.recover(wait=NOW)
+    assert [(view.state, view.effect) for view in recovery.settled] == [("cancelled", "possible")]
+    assert provider.cancelled == [item.ref]
+    assert recovery.settled[0].evidence[-1]["status"] == "cancelled"
+    assert any_world.bank.calls == 1
+
+
+@pytest.mark.parametrize("ends", ["active", "unknown", "not_found", RuntimeError("x"), None, 5])
+async def test_g4_a_cancellation_that_says_nothing_leaves_it_in_doubt(
+    world: World, ends: Any
+) -> None:
+    provider = Cancellable(ends)
+    ledger = await doubt(world, provider, "lost", **ABSENCE)
+    await ledger.cancel((await only(ledger)).ref, **BY)
+    recovery = await ledger.recover(wait=NOW)
+    assert [view.state for view in recovery.waiting] == ["in_doubt"]
+    assert len(provider.cancelled) == 1
+
+
+async def test_g4_a_cancellation_that_came_too_late_is_a_success(world: World) -> None:
+    provider = Cancellable("succeeded")
+    ledger = await doubt(world, provider, "lost")
+    await ledger.cancel((await only(ledger)).ref, **BY)
+    assert [view.state for view in (await ledger.recover()).settled] == ["succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("provider_flag", "result_flag"), [(True, False), (False, True), (False, False)]
+)
+async def test_v58_cancelling_needs_both_flags(
+    world: World, *, provider_flag: bool, result_flag: bool
+) -> None:
+    provider = Cancellable(supports_cancel_after_restart=provider_flag)
+    provider.answers = {1: {"status": "active", "supports_cancel_after_restart": result_flag}}
+    ledger = await doubt(world, provider, "lost")
+    await ledger.cancel((await only(ledger)).ref, **BY)
+    await ledger.recover(wait=NOW)
+    assert provider.cancelled == []

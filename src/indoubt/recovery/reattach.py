@@ -1,6 +1,6 @@
-"""Waiting for an execution that still runs, through the provider's own means (decisions G4).
+"""An execution that still runs: waiting for it, or cancelling it, by the provider's own means (G4).
 
-Used only if provider flag *and* result flag allow it (V-58). It starts nothing.
+Used only if provider flag *and* result flag allow it (V-58). Nothing here starts anything.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from indoubt.contracts import ProviderProbeResult, ProviderProbeStatus
-from indoubt.core.verdicts import Probe
+from indoubt.contracts import ProviderProbeResult, ProviderProbeStatus, checked_answer
+from indoubt.core.verdicts import Probe, combine
 from indoubt.engine.requests import Invoke, Request, Returned
 
-from .probing import Answer, Asked
+from .probing import ENDED, PROBE_TIMEOUT_S, Answer, Asked
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -31,7 +31,33 @@ def reattachable(known: Known, asked: Asked) -> bool:
     )
 
 
-def reattach(known: Known, asked: Asked, *, seconds: float) -> Generator[Request, Any, Asked]:
+def cancel_execution(known: Known, asked: Asked) -> Generator[Request, Any, Asked]:
+    """Cancel it at the provider; its answer counts where it says how the execution ended."""
+    cancel: Any = getattr(known.provider, "cancel_execution", None)
+    if not (
+        asked.status is Probe.ACTIVE
+        and known.facts is not None
+        and known.facts.supports_cancel_after_restart
+        and asked.decisive.result.supports_cancel_after_restart
+        and callable(cancel)
+    ):
+        return asked
+    active = asked.decisive.result
+    answered = yield Invoke(
+        lambda: cancel(active.execution_id, active.external_ref), PROBE_TIMEOUT_S
+    )
+    if not isinstance(answered, Returned):
+        return asked
+    answer = checked_answer(answered.value, active.execution_id)
+    status = Probe(answer.status.value)
+    if status not in {Probe.SUCCEEDED, *ENDED}:
+        return asked
+    ended = Answer(asked.decisive.attempt, status, answer)
+    answers = tuple(ended if one is asked.decisive else one for one in asked.answers)
+    return Asked(combine(tuple(one.status for one in answers)), answers, asked.speaks_for_all)
+
+
+def reattach(known: Known, asked: Asked, seconds: float) -> Generator[Request, Any, Asked]:
     """Wait for it, so long at most; whatever goes wrong leaves it active, to be probed again."""
     active = asked.decisive.result
     wait: Any = getattr(known.provider, "reattach_execution", None)

@@ -34,7 +34,7 @@ from indoubt.engine.requests import CallerGone, Request, Sleep
 from indoubt.store import Conflict
 
 from .probing import Asked, ask
-from .reattach import reattach, reattachable
+from .reattach import cancel_execution, reattach, reattachable
 from .settlements import settlement
 from .sightings import Sightings
 
@@ -219,6 +219,8 @@ class Resolver:
         if known is None or answer is not V.PROBE:
             return (yield from self._stop(seen, Kind.CALL_AGAIN, ()))
         asked = yield from ask(known, _record(seen))
+        if _record(seen).cancel_requested:
+            asked = yield from cancel_execution(known, asked)
         found = self._absence(seen, known) if asked.status is Probe.NOT_FOUND else None
         answer = self._verdict(
             seen,
@@ -230,8 +232,7 @@ class Resolver:
             failed=asked.failed,
         )
         if answer is V.REATTACH:
-            left = limits.until - self.engine.clock.now()
-            asked = yield from reattach(known, asked, seconds=left)
+            asked = yield from reattach(known, asked, limits.until - self.engine.clock.now())
             answer = V.ADOPT if asked.status is Probe.SUCCEEDED else V.WAIT
         return (yield from self._carry_out(answer, seen, known, limits, asked))
 
@@ -256,8 +257,7 @@ class Resolver:
                 cleared = (*cleared, Release(fence=record.fence), Abandon(reason="no_use_after"))
             kind = Kind.LISTED if cleared else Kind.CALL_AGAIN
             return (yield from self._stop(seen, kind, (*notes, *cleared)))
-        commands = (*notes, settlement(answer, record, asked))
-        done = yield from self._write(seen, commands)
+        done = yield from self._write(seen, (*notes, settlement(answer, record, asked)))
         return self._after(done, seen)
 
     def _wait(
@@ -271,11 +271,9 @@ class Resolver:
         record = _record(seen)
         pause = BACK_OFF_MS[min(record.probes, len(BACK_OFF_MS) - 1)]
         if asked is not None and asked.status is Probe.NOT_FOUND:
-            governed = self._governed(seen, known)
-            measured = self.sightings.measured_ms(record)
+            governed, measured = self._governed(seen, known), self.sightings.measured_ms(record)
             pause = wait_ms(governed, now_ms=seen.now_ms, measured_ms=measured) or pause
-        clock = self.engine.clock
-        if clock.now() + pause / 1000 > limits.until:
+        if self.engine.clock.now() + pause / 1000 > limits.until:
             return (yield from self._stop(seen, Kind.WAITING, notes, after_ms=pause))
         done = yield from self._write(seen, notes)
         if isinstance(done, Seen):
