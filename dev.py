@@ -39,10 +39,18 @@ python3 dev.py COMMAND [arguments]
   test-all [args]  lint and types, then pytest on every Python found (3.11 to 3.13)
   lint             ruff check, ruff format --check, lint-imports
   types            pyright, strict
-  bench [name]     every benchmark, or bench/NAME.py with the arguments that follow
+  bench [name]     a short set of benchmarks, or bench/NAME.py with the arguments that follow
   clean            remove the environments, caches and build products
 
 --keep-going       do the remaining steps too when one has failed"""
+
+BENCH = (
+    "cpu",
+    "import_time",
+    "count_commits",
+    "guarded_sqlite --reps 5 --seconds 0.3 --peers none",
+    "two_processes --reps 3 --seconds 1",
+)
 
 Step = tuple[str, list[str]]
 
@@ -147,13 +155,13 @@ def steps_of(command: str, args: Sequence[str]) -> list[Step]:
             steps += pytest(venv, args, f"pytest on Python {version}")
         return steps
     python = str(here / "bin/python")
-    names = args[:1] or sorted(path.stem for path in ROOT.glob("bench/[a-z]*.py"))
+    benches = [args] if args else [line.split() for line in BENCH]
     return {
         "test": [*checks(here), *pytest(here, args)],
         "pytest": pytest(here, args),
         "lint": checks(here)[:-1],
         "types": checks(here)[-1:],
-        "bench": [(name, [python, f"bench/{name}.py", *args[1:]]) for name in names],
+        "bench": [(name, [python, f"bench/{name}.py", *more]) for name, *more in benches],
     }[command]
 
 

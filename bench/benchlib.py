@@ -125,7 +125,7 @@ async def in_turns(
     print(f"one sync: {before:.2f} ms before, {sync_ms(args.dir):.2f} ms after; load {load}")
     medians = {name: statistics.median(got) for name, got in figures.items() if got}
     _print(figures, medians, budgets or {})
-    _save(args.json, {"title": title, "unit": unit, "medians": medians, "figures": figures})
+    save(args.json, {"title": title, "unit": unit, "medians": medians, "figures": figures})
     return medians
 
 
@@ -160,7 +160,13 @@ def _judged(name: str, budget: Budget, figures: Figures) -> str:
     return f"{median:.2f}{words}, {min(ratios):.2f} .. {max(ratios):.2f}: goal {budget} {verdict}"
 
 
-def _save(path: str, result: dict[str, Any]) -> None:
+def summary(figures: Sequence[float]) -> str:
+    """The median, the least and the greatest."""
+    return f"{statistics.median(figures):.2f}, {min(figures):.2f} .. {max(figures):.2f}"
+
+
+def save(path: str, result: dict[str, Any]) -> None:
+    """Add a result to a JSON file, with the time and the machine's load; "": to none."""
     if path:
         file = Path(path)
         old: list[Any] = json.loads(file.read_text("utf-8")) if file.exists() else []

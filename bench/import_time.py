@@ -24,7 +24,6 @@ CASES = {
     "Ledger": "from indoubt import Ledger",
 }
 OVER_PYTHON_MS, OVER_BASE_MS = 80, 25
-RUNS = 8
 UNWANTED = {"apsw", "sqlite3", "psycopg", "redis", "starlette", "typer", "rich", "opentelemetry"}
 TIMED = """
 import json, sys, time
@@ -33,6 +32,10 @@ exec({code!r})
 ms = (time.perf_counter() - started) * 1000
 print(json.dumps([ms, sorted({{name.partition(".")[0] for name in sys.modules}})]))
 """
+
+
+class Arguments(Options):
+    runs: int
 
 
 def imported(code: str) -> tuple[float, set[str]]:
@@ -44,9 +47,9 @@ def imported(code: str) -> tuple[float, set[str]]:
     return ms, set(modules)
 
 
-def least_ms(code: str) -> float:
-    """The best of several runs."""
-    return min(imported(code)[0] for _ in range(RUNS))
+def least_ms(code: str, runs: int) -> float:
+    """The best of so many runs."""
+    return min(imported(code)[0] for _ in range(runs))
 
 
 def unwanted() -> set[str]:
@@ -54,9 +57,11 @@ def unwanted() -> set[str]:
     return imported(CASES["Ledger"])[1] & UNWANTED
 
 
-async def measure(args: Options) -> None:
+async def measure(args: Arguments) -> None:
     print(versions("msgspec"), "loaded although unasked:", sorted(unwanted()) or "nothing")
-    cases: dict[str, Any] = {name: partial(least_ms, code) for name, code in CASES.items()}
+    cases: dict[str, Any] = {
+        name: partial(least_ms, code, args.runs) for name, code in CASES.items()
+    }
     bare = await in_turns("what was imported", args, cases, "ms")
     if BASE in bare:
         over = Budget(None, most=round(bare[BASE] + OVER_BASE_MS, 1))
@@ -66,7 +71,9 @@ async def measure(args: Options) -> None:
 
 
 def main() -> None:
-    asyncio.run(measure(parser(__doc__).parse_args(namespace=Options())))
+    made = parser(__doc__)
+    made.add_argument("--runs", type=int, default=8, help="per case and round (default 8)")
+    asyncio.run(measure(made.parse_args(namespace=Arguments())))
 
 
 if __name__ == "__main__":
