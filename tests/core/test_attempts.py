@@ -153,6 +153,13 @@ def test_a_first_dispatch_that_was_never_sent_is_prepared_again() -> None:
     assert after(record, claim(), dispatch(2), at=NOW).attempt == 2
 
 
+def test_what_the_holder_knows_of_its_doubt_is_kept() -> None:
+    told = Doubt(fence=1, returned=True, evidence=evidence(1))
+    assert after(sent(at=RECENT), told, at=NOW).evidence == (evidence(1),)
+    silent_about_it = Doubt(fence=1, returned=True)
+    assert after(sent(at=RECENT), silent_about_it, at=NOW).evidence == ()
+
+
 def test_a_returned_function_ends_its_permit_unless_something_outlives_it() -> None:
     doubt = Doubt(fence=1, returned=True)
     ended = after(sent(at=RECENT), doubt, at=NOW).attempts[0]
