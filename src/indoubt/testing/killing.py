@@ -229,11 +229,13 @@ class Worker:
         return self._running().wait(timeout)
 
     def kill(self) -> None:
-        """Kill it wherever it is; safe to repeat."""
+        """Kill it wherever it is, and hear no more of it; safe to repeat."""
         process = self._process
         if process is not None:
             process.kill()
             process.wait()
+            for pipe in (process.stdin, process.stdout):
+                _close(pipe)
 
     def __enter__(self) -> Self:
         """Start the child."""
@@ -242,9 +244,6 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         """Kill the child if it still runs."""
         self.kill()
-        for pipe in (self._running().stdin, self._running().stdout):
-            if pipe is not None:
-                _close(pipe)
 
     def _plan(self, cut: Cut) -> CutPlan:
         if self._provider is None or cut not in HELD:
