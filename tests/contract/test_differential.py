@@ -149,10 +149,10 @@ histories = st.lists(
 )
 def test_memory_and_sqlite_answer_alike(history: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(compared(history, folder))
+        asyncio.run(check_alike(history, folder))
 
 
-async def compared(history: list[Any], folder: str) -> None:
+async def check_alike(history: list[Any], folder: str) -> None:
     clocks = SteeredClock(), SteeredClock()
     stores = (
         open_store("memory:", clock=clocks[0]),
