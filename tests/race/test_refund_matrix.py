@@ -21,9 +21,10 @@ from indoubt import Ledger, RecordView
 from indoubt.testing import FakeProvider, Worker
 
 LEASE_MS = 2000
-WAIT_MS = 3000
-LANDS = ms(300)
-ABSENCE: dict[str, Any] = {"probe": True, "settle_ms": 900, "authoritative": True}
+WAIT_MS = 8000
+CLIENT_S = 0.5
+LANDS = ms(1000)
+ABSENCE: dict[str, Any] = {"probe": True, "settle_ms": 1500, "authoritative": True}
 KNOWN: dict[str, dict[str, Any]] = {
     "no probe": {},
     "probe": {"probe": True},
@@ -116,7 +117,9 @@ class Cell:
     def worker(self, order: str, fate: Fate) -> Worker:
         """The first worker; a stopped one is no coroutine, so that it goes on where it stood."""
         quick = fate.fault in {"hang", "apply_late"}
-        payment = replace(self.payment, plain=fate.by == "stop", client_s=0.1 if quick else 10.0)
+        payment = replace(
+            self.payment, plain=fate.by == "stop", client_s=CLIENT_S if quick else 10.0
+        )
         held = self.bank if fate.held else None
         return Worker(SCRIPT, payment.text(), cut=fate.cut, by=fate.by, provider=held, key=order)
 
@@ -130,14 +133,14 @@ class Cell:
                 return (await self.found(order)).state != "dispatched"
 
             await reached(lapsed)
-        self.told.append(await told_by(self.pay, order))
-        if fate.by == "stop":
+            # While it stands still its silence cannot be proven, however long one waits.
+            self.told.append(await told_by(self.pay.using(wait=ms(500)), order))
             if worker.held is not None:
                 worker.held.release()
             worker.go_on()
             late = await asyncio.to_thread(worker.hear)
             assert late[:2] == ["raised", "LeaseLost"], late
-            self.told.append(await told_by(self.pay, order))
+        self.told.append(await told_by(self.pay, order))
 
     async def found(self, order: str) -> RecordView:
         found = await self.ledger.find("pay", order)

@@ -35,7 +35,7 @@ async def test_renewal_goes_on_while_the_loop_is_blocked(
             assert found is not None
             journal = await ledger.journal(found.record_id)
     busy = polls[:-1]  # the last one may have come after the end
-    assert len(busy) >= 10
+    assert len(busy) >= 3
     assert [poll for poll in busy if poll != ["raised", "EffectBusy"]] == []
     assert polls[-1] == ["raised", "EffectBusy"] or polls[-1][0] == "returned"
     assert {entry.fence for entry in journal} == {1}

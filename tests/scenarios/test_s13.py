@@ -1,5 +1,6 @@
 """S13: the work takes longer than the lease, and renewals that fail, or hang."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio
@@ -13,7 +14,10 @@ import pytest
 from tests.scenarios.performing import Payment, itself, ms, told_by
 
 from indoubt import EffectContext, Ledger
+from indoubt.core.record import Record
+from indoubt.engine.holds import Heartbeat, Hold
 from indoubt.store import Batch
+from indoubt.stores.memory import MemoryStore
 from indoubt.testing import CrashStore, FakeProvider, Fate, ManualClock
 from indoubt.testing.clock import step_renewals
 from indoubt.testing.crash import name_of
@@ -155,6 +159,24 @@ async def test_renewals_that_hang(
     assert bank.count(order) == 1
     await ledger.close()
     await peer.close()
+
+
+def test_a_lease_that_was_slept_through_while_renewals_hang() -> None:
+    """No answer from the store is not permission to continue: it gets a moment to say so."""
+    clock = ManualClock()
+    store = Hanging(MemoryStore(clock=clock))
+    store.renewals.append(0)  # the next one hangs
+    record = Record(id="rec_a", root_id="rec_a", kind="effect", name="pay", fingerprint="f")
+    hold = Hold(record, sent_at=0.0, lease_ms=LEASE_MS, permit_ms=LEASE_MS, fixed=False)
+    heartbeat = Heartbeat(store, clock)
+    heartbeat._holds.add(hold)
+    clock.advance(ms(3 * LEASE_MS))  # the whole process stood still
+    assert heartbeat._step()
+    assert not hold.lost
+    clock.advance(ms(LEASE_MS // 12))
+    assert heartbeat._step()
+    assert hold.lost
+    store.freed.set()
 
 
 async def test_a_lease_has_room_for_three_renewals(payment: Payment) -> None:
