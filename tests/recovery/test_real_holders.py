@@ -173,3 +173,22 @@ async def test_a_holder_stopped_while_its_request_is_held_is_not_silent(place: P
             recovery = await ledger.recover(wait=timedelta(seconds=5))
             assert [view.state for view in recovery.settled] == ["succeeded"]
             assert place.bank.count(place.key) == 1
+
+
+async def test_v55_looking_never_mutates_the_provider(place: Place) -> None:
+    with place.worker("F2", "kill") as worker:
+        worker.wait_cut()
+        assert worker.held is not None
+        worker.held.drop()
+        async with place.ledger() as ledger:
+            await doubted(ledger)
+            before = len([entry for entry in place.bank.log() if entry["mutates"]])
+            record = await ledger.find("pay", place.key)
+            assert record is not None
+            await ledger.probe(record.ref)
+            await ledger.recover(run=False, wait=timedelta(seconds=1))
+            await ledger.in_doubt()
+            after = [entry for entry in place.bank.log() if entry["mutates"]]
+            assert len(after) == before
+            looked = [entry for entry in place.bank.log() if entry["key"] == place.key]
+            assert "find" in {entry["request"] for entry in looked}
