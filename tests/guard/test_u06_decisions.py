@@ -49,7 +49,8 @@ async def test_u06_a_bare_record_id_is_no_question(world: World) -> None:
     for wrong in (record_id, f"{record_id}.", f"{record_id}.x", ".1", "", f"{record_id}.-1"):
         with pytest.raises(ValueError, match="ref"):
             await ledger.decide(wrong, GiveUp(), **BY)
-    for wrong in (None, 1, object(), ledger, {"ref": ref}):
+    lookalike = type("Lookalike", (), {"ref": ref})()
+    for wrong in (None, 1, object(), ledger, {"ref": ref}, lookalike):
         with pytest.raises(TypeError, match="ref"):
             await ledger.decide(wrong, GiveUp(), **BY)  # type: ignore[arg-type]
     assert await world.records() == before

@@ -188,3 +188,57 @@ def test_head21_defaults() -> None:
     budget = ProbeBudget()
     assert timedelta(seconds=30) == LEASE == WAIT
     assert (budget.count, budget.within_ms) == (10, 600_000)
+
+
+# -- callers that go away --------------------------------------------------------------------------
+
+
+async def test_u07_a_cancelled_aio_ends_in_its_thread_and_is_settled(world: World) -> None:
+    ledger = world.process()
+    entered, free = threading.Event(), threading.Event()
+
+    @ledger.effect(safety="non_idempotent", name="act", key=first)
+    def act(order: str) -> str:
+        entered.set()
+        free.wait(20)
+        return order
+
+    running = asyncio.create_task(act.aio("order-7"))
+    assert await asyncio.to_thread(entered.wait, 20)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    free.set()
+    async with asyncio.timeout(20):
+        while act.find("order-7").state == "dispatched":
+            await asyncio.sleep(0)
+    assert act.outcome("order-7").replayed
+
+
+@pytest.mark.parametrize("gone", [KeyboardInterrupt, SystemExit])
+def test_an_interrupted_call_saves_its_doubt_and_is_silent(
+    world: World, gone: type[BaseException]
+) -> None:
+    ledger = world.process()
+
+    @ledger.effect(safety="non_idempotent", name="act", key=first)
+    def act(order: str) -> str:
+        raise gone(order)
+
+    with pytest.raises(gone):
+        act("order-7")
+    item = asyncio.run(only(ledger))
+    assert (item.state, item.silent) == ("in_doubt", True)
+    assert item.evidence[-1]["note"] == "the caller was cancelled"
+
+
+async def test_an_effect_inside_itself_is_told_that_it_is_busy(world: World) -> None:
+    ledger = world.process()
+
+    @ledger.effect(safety="non_idempotent", name="act", key=first)
+    async def act(order: str) -> str:
+        with pytest.raises(EffectBusy):
+            await act(order)
+        return order
+
+    assert await act("order-7") == "order-7"

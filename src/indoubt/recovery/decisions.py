@@ -115,8 +115,8 @@ def question(asked: str | RecordView | OutcomeUnknown) -> Question:
         TypeError: neither a ref nor something that carries one.
         ValueError: a bare record id, or no ref at all.
     """
-    ref = asked if isinstance(asked, str) else getattr(asked, "ref", None)
-    if not isinstance(ref, str):
+    ref = asked.ref if isinstance(asked, RecordView | OutcomeUnknown) else asked
+    if not isinstance(ref, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError("decide takes a ref, an inbox item or an OutcomeUnknown")
     record_id, dot, attempt = ref.rpartition(".")
     if not dot or not record_id or not (attempt.isascii() and attempt.isdigit()):
