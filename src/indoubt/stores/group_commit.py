@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 GROUP_MAX: Final = 512
 """Calls in one commit: bounds how long the first of them waits."""
+GATHER_S: Final = 0.01
+"""How long the writer thread waits for an event loop to come round, at most."""
 
 
 class _Call:
@@ -58,6 +60,7 @@ class GroupCommit:
         self._closed = False
         self._writer: threading.Thread | None = None
         self._signal = threading.Semaphore(0)
+        self._crowd = False
 
     def write(self, batches: Sequence[Batch]) -> list[Answer] | None:
         """Commit on the calling thread, or wait for whoever does; None once closed."""
@@ -177,8 +180,27 @@ class GroupCommit:
         with self._mutex:
             if not self._led:
                 return False
-        self._lead([])
+            first = self._waiting[0].future
+        if self._crowd and first is not None:
+            _come_round(first.get_loop())
+        group: list[_Call] = []
+        self._lead(group)
+        self._crowd = len(group) > 1
         return True
+
+
+def _come_round(loop: asyncio.AbstractEventLoop) -> None:
+    """Wait until the loop has run all that it was about to run.
+
+    The last group woke its callers all at once. If the first of them to write again were taken at
+    once, it would be committed alone, and the others after it: twice the commits.
+    """
+    came_round = threading.Event()
+    try:
+        loop.call_soon_threadsafe(came_round.set)
+    except RuntimeError:  # the loop was closed: nobody else comes from it
+        return
+    came_round.wait(GATHER_S)
 
 
 def _write_for(queue: weakref.ref[GroupCommit], signal: threading.Semaphore) -> None:
