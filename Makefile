@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: demo test test-all lint types bench clean help
+.PHONY: demo test test-all lint types bench model clean help
 
 demo: ## a crash, and what indoubt does about it
 	@$(PYTHON) dev.py demo $(ARGS)
@@ -22,6 +22,9 @@ types: ## pyright, strict
 
 bench: ## the benchmarks
 	@$(PYTHON) dev.py bench $(ARGS)
+
+model: ## every order of the protocol's steps, large bounds
+	@$(PYTHON) dev.py model $(ARGS)
 
 clean: ## remove environments, caches and build products
 	@$(PYTHON) dev.py clean

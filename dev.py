@@ -40,6 +40,7 @@ python3 dev.py COMMAND [arguments]
   lint             ruff check, ruff format --check, lint-imports
   types            pyright, strict
   bench [name]     a short set of benchmarks, or bench/NAME.py with the arguments that follow
+  model [args]     every order of the protocol's steps, large bounds (many minutes)
   clean            remove the environments, caches and build products
 
 --keep-going       do the remaining steps too when one has failed"""
@@ -162,6 +163,7 @@ def steps_of(command: str, args: Sequence[str]) -> list[Step]:
         "lint": checks(here)[:-1],
         "types": checks(here)[-1:],
         "bench": [(name, [python, f"bench/{name}.py", *more]) for name, *more in benches],
+        "model": [("model", [python, "-m", "tests.model.protocol_model", *args])],
     }[command]
 
 
@@ -195,7 +197,7 @@ def main(command: str = "help", *rest: str) -> None:
         clean()
     elif command in {"help", "--help", "-h"}:
         say(HELP)
-    elif command not in {"test", "pytest", "test-all", "lint", "types", "bench"}:
+    elif command not in {"test", "pytest", "test-all", "lint", "types", "bench", "model"}:
         sys.exit(f"{HELP}\n\ndev.py: there is no command '{command}'.")
     else:
         run(steps_of(command, args), keep_going="--keep-going" in rest)

@@ -24,7 +24,6 @@ from indoubt.core.record import (
 
 PERMIT, IN_FLIGHT, READ_LAG, LEASE = 1, 1, 1, 1  # in ticks; a tick is a millisecond
 SETTLE = IN_FLIGHT + READ_LAG
-ATTEMPTS_MAX = 3  # attempts that the provider can tell apart
 NOW, FENCE, EPOCH = 1000, 10, 1
 NOBODY, GONE = -1, 9  # owners: a worker's index, a process that is no more, none
 LOUD = 9  # not silent; else the time of silence, relative to now

@@ -58,7 +58,7 @@ from .images import (
     rebuild,
     receipt,
 )
-from .rules import Core, Scenario
+from .switches import Core, Scenario
 
 Step = tuple[Any, ...]
 

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .images import ATTEMPTS_MAX, ENDED
+from .images import ENDED
 from .ledger import Ledger
-from .rules import ASSUMPTIONS, EXTRA, NEED_NOT_SHOW, RULES, SCENARIOS, WHERE, Scenario, core
 from .states import KNOWN_KEY, NOT_SENT, Budget, Next, Worker, World, canonical
 from .surroundings import Surroundings
+from .switches import ASSUMPTIONS, EXTRA, NEED_NOT_SHOW, RULES, SCENARIOS, WHERE, Scenario, core
 from .workers import Workers
 
 LIVENESS = "LIVENESS nobody can bring it to an end without another fault"
@@ -42,7 +42,7 @@ class Model:
         """Nothing has happened yet."""
         c = self.scenario
         left = Budget(c.crash, c.lost, c.jump, c.cancel, c.prune, c.rewind, c.renew, c.grants)
-        cells = ((NOT_SENT, 0),) * ATTEMPTS_MAX
+        cells = ((NOT_SENT, 0),) * c.attempts
         return World(None, (Worker(),) * c.workers, cells, left)
 
     def next(self, s: World) -> list[Next]:

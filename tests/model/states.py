@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .images import ATTEMPTS_MAX, NOBODY, Rec
+from .images import NOBODY, Rec
 from .ledger import Ledger
 
 CELL = tuple[int, int]
@@ -89,20 +89,21 @@ def worker_set(s: World, i: int, w: Worker) -> World:
 
 
 def free_cell(s: World) -> int:
-    """The request that may be sent next; ATTEMPTS_MAX: none."""
-    sent = [k + 1 for k in range(ATTEMPTS_MAX) if s.cells[k][0]]
+    """The request that may be sent next, counted from 0."""
+    sent = [k for k, (what, _) in enumerate(s.cells, 1) if what]
     return max([0, *sent, *(w.cell + 1 for w in s.workers)])
 
 
 def room(s: World) -> bool:
     """Whether the model has room for one more attempt."""
-    return free_cell(s) < ATTEMPTS_MAX and (s.rec is None or len(s.rec.atts) < ATTEMPTS_MAX)
+    most = len(s.cells)
+    return free_cell(s) < most and (s.rec is None or len(s.rec.atts) < most)
 
 
 def written(s: World, rec: Rec, i: int = -1, w: Worker | None = None, *, fenced: bool) -> World:
     """A write has landed: what others have read is old, and their fence, if it has risen."""
     before = s.rec
-    unsighted = before is None or len(before.atts) != len(rec.atts)
+    unsighted = rec.st != "I" or before is None or len(before.atts) != len(rec.atts)
     workers: list[Worker] = []
     for j, other in enumerate(s.workers):
         now = other

@@ -5,7 +5,6 @@ from __future__ import annotations
 from .images import IN_FLIGHT as BOUND
 from .images import NOBODY, PERMIT, READ_LAG, SETTLE, Rec
 from .ledger import Ledger, closed
-from .rules import Scenario
 from .states import (
     CELL,
     DROPPED,
@@ -19,6 +18,7 @@ from .states import (
     room,
     written,
 )
+from .switches import Scenario
 
 COUNTING = frozenset({"write", "answer", "retry", "check", "send"})
 

@@ -7,7 +7,6 @@ that the model is given in place of the real one; a worker's own rule by a flag 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace as row_like
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -27,7 +26,7 @@ from indoubt.core.machine import decide
 from indoubt.core.record import Closed, Effect, Record, Safety, State
 from indoubt.core.refusals import Refused
 from indoubt.core.situation import situation
-from indoubt.core.verdicts import COLUMN, TABLE, Row, Situation, Verdict
+from indoubt.core.verdicts import TABLE, Row, Situation, Verdict
 
 from .images import SETTLE, permission
 
@@ -115,6 +114,7 @@ class Scenario(NamedTuple):
     resend: bool = False
     reject: bool = False
     keep: int = 0
+    attempts: int = 3
     workers: int = 2
     crash: int = 1
     lost: int = 0
@@ -278,13 +278,13 @@ def _to_the_last_moment(record: Record, **asked: Any) -> Situation:
 
 
 def _resent(row: Row) -> Row:
-    """The row, if absence counted for non_idempotent as it counts for a class one step safer."""
-    at = COLUMN[NON]
-    if row.answers[at - 1] not in {Verdict.CLEAR, Verdict.REPLAY}:
-        return row
-    answers = [*row.answers]
-    answers[at] = answers[at - 1]
-    return row_like(row, answers=tuple(answers))  # type: ignore[arg-type]
+    """The row, if absence counted for non_idempotent as it counts for a class one step safer.
+
+    The machine refuses its replay in any case, so it sends anew what counts as absent.
+    """
+    one, two, three, four, five = row.answers
+    anew = Verdict.CLEAR if three in {Verdict.CLEAR, Verdict.REPLAY} else four
+    return Row(row.name, row.when, (one, two, three, anew, five))
 
 
 def core(off: Sequence[str] = ()) -> Core:
