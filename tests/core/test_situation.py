@@ -31,9 +31,9 @@ from sample_records import (
 from indoubt.contracts import ExecutionSafetyClass
 from indoubt.core.absence import Absence
 from indoubt.core.attempts import edit
-from indoubt.core.commands import Note
+from indoubt.core.commands import Dispatch, Note
 from indoubt.core.record import Closed, Millis, Policy, Record, Safety, Stage, State
-from indoubt.core.situation import effective_safety, governing, held, situation
+from indoubt.core.situation import effective_safety, governing, held, in_time, situation
 from indoubt.core.verdicts import Probe, Situation
 
 RETENTION = 100_000
@@ -275,3 +275,43 @@ def test_the_budget_begins_anew_with_each_attempt() -> None:
     assert not read(noted).budget
     again = after(noted, claim("w3"), at=NOW + LEASE)
     assert not read(again, now_ms=NOW + LEASE).budget
+
+
+# -- what the store's clock says of an attempt that was just written -------------------------------
+
+
+def replayed(landed: Millis, **policy: Any) -> Record:
+    """A replay whose write landed at this instant, whenever it was decided."""
+    given = of_class(Safety.IDEMPOTENT, key_retention_ms=RETENTION, **policy)
+    record = after(sent(given, at=RECENT), claim("w2"), at=RECENT + LEASE)
+    return after(record, Dispatch(fence=2, permit_ms=PERMIT), at=landed)
+
+
+def test_a_replay_whose_write_landed_too_late_for_its_key_is_not_sent() -> None:
+    last = RECENT + RETENTION - PERMIT - SETTLE
+    assert in_time(replayed(last - 1))
+    assert not in_time(replayed(last))
+    assert in_time(replayed(last + SETTLE - 1, settle_ms=None))
+    assert not in_time(replayed(last + SETTLE, settle_ms=None))
+
+
+def test_what_is_no_replay_under_a_key_is_in_time() -> None:
+    late_record = replayed(NOW * 5)
+    permitted = records()["dispatched permission"]
+    by_key = replace(permitted.policy, safety=Safety.IDEMPOTENT, key_retention_ms=0)
+    assert in_time(replace(permitted, policy=by_key))  # a person allowed it
+    assert in_time(keyed(policy=of_class(Safety.IDEMPOTENT, key_retention_ms=0)))  # the first one
+    natural = replace(late_record.policy, key_retention_ms=None)
+    assert in_time(replace(late_record, policy=natural))
+    query = replace(late_record.policy, safety=Safety.STATUS_QUERY_REQUIRED)
+    assert in_time(replace(late_record, policy=query))
+    alone = replace(late_record, attempts=edit(late_record.attempts, 1, closed=Closed.ABSENT))
+    assert in_time(alone)
+
+
+def test_a_dispatch_that_landed_past_no_use_after_is_not_sent() -> None:
+    until = replace(POLICY, no_use_after_ms=NOW)
+    assert in_time(sent(until, at=NOW - 1))
+    stamped = sent(until, at=NOW - 1)
+    stamped = replace(stamped, attempts=edit(stamped.attempts, 1, dispatched_at_ms=NOW))
+    assert not in_time(stamped)

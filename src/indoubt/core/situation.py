@@ -62,6 +62,22 @@ def effective_safety(record: Record, *, now_ms: Millis, permit_ms: Millis) -> Sa
     return policy.safety if inside else Safety.STATUS_QUERY_REQUIRED
 
 
+def in_time(record: Record) -> bool:
+    """Whether the attempt just dispatched may be sent, by the times that the store stamped on it.
+
+    What was decided on an earlier clock may land too late: past ``no_use_after``, or - a replay
+    under a key - when the provider has forgotten the key (P13: by its own ``permit_until``).
+    """
+    policy, sent = record.policy, record.attempts[-1]
+    if policy.no_use_after_ms is not None and sent.dispatched_at_ms >= policy.no_use_after_ms:
+        return False
+    replay = len(record.open_attempts) > 1 and sent.permission is None
+    if not replay or policy.key_retention_ms is None or policy.safety not in BY_KEY:
+        return True
+    first = record.first_dispatched_at_ms or 0
+    return sent.permit_until_ms + (policy.settle_ms or 0) < first + policy.key_retention_ms
+
+
 def held(record: Record, *, now_ms: Millis, dead: bool) -> bool:
     """Whether somebody holds the record: its lease is running and its owner not proven dead."""
     if record.owner is None or record.lease_until_ms is None or dead:

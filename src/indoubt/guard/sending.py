@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from indoubt.core.commands import Command, Doubt, Note, Settle
 from indoubt.core.record import NO_RAW, Closed, Effect, Evidence, Record, State
 from indoubt.core.refusals import Refused
+from indoubt.core.situation import in_time
 from indoubt.engine.engine import PATIENCE_S, Seen
 from indoubt.engine.holds import Hold
 from indoubt.engine.letting_go import let_go
@@ -92,12 +93,12 @@ class Sending:
         self._in_thread = self._known.plain and not call.blocking
 
     def run(self) -> Generator[Request, Any, Done | Doubted]:
-        """Send it, unless its permit is over already."""
+        """Send it, unless its permit is over already, or it came too late to be sent."""
         left = self._hold.permit_until - self._engine.clock.now()
-        if left <= 0:
+        if left <= 0 or not in_time(self._record):
             yield from let_go(self._engine, self._seen, self._record.fence)
             raise StoreUnavailable(
-                f"{self._record.id}: the permit ended before the call; nothing was sent"
+                f"{self._record.id}: its time was over before the call; nothing was sent"
             )
         context = EffectContext(
             self._runtime,
