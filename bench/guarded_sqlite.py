@@ -155,8 +155,7 @@ def steps(peers: dict[str, Peer], seconds: float) -> dict[str, Callable[[], floa
     }
 
 
-async def measure(args: Arguments, folder: str) -> None:
-    cases = Cases(folder, args)
+async def measure(args: Arguments, folder: str, cases: Cases) -> None:
     names = [] if args.peers == "none" else args.peers.split(",")
     with running(names, folder) as peers:
         found = {
@@ -164,7 +163,6 @@ async def measure(args: Arguments, folder: str) -> None:
         }
         print(versions("apsw", "msgspec") | {"sqlite": apsw.sqlite_lib_version()} | found)
         print(cases.sizes)
-        # On a thread of its own a peer's turn would be ours too: the loop waits for it.
         await in_turns(
             "guarded calls, durable steps",
             args,
@@ -182,7 +180,7 @@ def main() -> None:
     made.add_argument("--rows", type=int, default=0, help="records behind (B4: 1000000)")
     args = made.parse_args(namespace=Arguments())
     with tempfile.TemporaryDirectory(dir=args.dir) as folder:
-        asyncio.run(measure(args, folder))
+        asyncio.run(measure(args, folder, Cases(folder, args)))
 
 
 if __name__ == "__main__":
