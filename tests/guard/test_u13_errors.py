@@ -56,7 +56,7 @@ def is_402(error: BaseException) -> bool:
 
 
 def broken(_: BaseException) -> bool:
-    raise ZeroDivisionError
+    raise LookupError
 
 
 def truthy(_: BaseException) -> Any:

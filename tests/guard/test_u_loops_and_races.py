@@ -210,8 +210,8 @@ async def test_u07_a_cancelled_aio_ends_in_its_thread_and_is_settled(world: Worl
         await running
     free.set()
     async with asyncio.timeout(20):
-        while act.find("order-7").state == "dispatched":
-            await asyncio.sleep(0)
+        while (await asyncio.to_thread(act.find, "order-7")).state == "dispatched":
+            pass
     assert act.outcome("order-7").replayed
 
 
