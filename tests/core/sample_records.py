@@ -174,12 +174,17 @@ CANCEL = Cancel(actor="ada", reason="not wanted any more")
 
 def records() -> dict[str, Record]:
     """All of them."""
+    return _under_way() | _waiting() | _closed()
+
+
+def _awaiting() -> Record:
+    return after(doubted(), ASK, at=RECENT)
+
+
+def _under_way() -> dict[str, Record]:
     retry = of_class(Safety.RETRY_SAFE)
-    awaiting = after(doubted(), ASK, at=RECENT)
-    permitted = decided(awaiting, K.ALLOW_ONE_ATTEMPT)
-    succeeded = settled(State.SUCCEEDED, None)
-    refused = settled(State.FAILED, Effect.NONE)
-    denied = decided(awaiting, K.DID_NOT_HAPPEN)
+    permitted = decided(_awaiting(), K.ALLOW_ONE_ATTEMPT)
+    denied = decided(_awaiting(), K.DID_NOT_HAPPEN)
     prepared = {
         "prepared": intent(),
         "prepared held": after(intent(), claim(), at=RECENT),
@@ -211,7 +216,13 @@ def records() -> dict[str, Record]:
         "in_doubt late": late(doubted(), 1),
         "in_doubt full": _full(),
     }
-    waiting = {
+    return prepared | dispatched | in_doubt
+
+
+def _waiting() -> dict[str, Record]:
+    awaiting = _awaiting()
+    permitted = decided(awaiting, K.ALLOW_ONE_ATTEMPT)
+    return {
         "awaiting_decision": awaiting,
         "awaiting_decision cancel": after(awaiting, CANCEL, at=RECENT),
         "permitted": permitted,
@@ -221,8 +232,14 @@ def records() -> dict[str, Record]:
             after(permitted, claim("w3"), at=RECENT), attempt=permitted.attempt + 1
         ),
     }
-    possible = Effect.POSSIBLE
-    closed = {
+
+
+def _closed() -> dict[str, Record]:
+    awaiting, possible = _awaiting(), Effect.POSSIBLE
+    succeeded = settled(State.SUCCEEDED, None)
+    refused = settled(State.FAILED, Effect.NONE)
+    denied = decided(awaiting, K.DID_NOT_HAPPEN)
+    return {
         "succeeded": succeeded,
         "succeeded twice": late(succeeded, 1, OTHER_RECEIPT),
         "failed none": refused,
@@ -237,7 +254,6 @@ def records() -> dict[str, Record]:
         "unknown late": late(decided(awaiting, K.GIVE_UP), 1),
         "pruned": replace(refused, pruned=True),
     }
-    return prepared | dispatched | in_doubt | waiting | closed
 
 
 def marred() -> Record:

@@ -6,7 +6,7 @@ the ledger says is held against what the bank knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import product
@@ -40,6 +40,14 @@ MENDING = 20
 Deed = Literal["call", "block", "recover", "permit"]
 Death = Literal["proven", "lapsed"]
 Opener = Callable[[ManualClock], Store]
+
+
+class Sequel(NamedTuple):
+    """What follows a first crash: how deaths become known, and what the next two processes do."""
+
+    death: Death
+    second: Deed
+    third: Deed
 
 
 class Life(NamedTuple):
@@ -225,7 +233,7 @@ class World:
             self.clock.advance(unknown.retry_after)
 
 
-async def play(case: Case, history: History, opener: Opener) -> World:
+async def check_history(case: Case, history: History, opener: Opener) -> World:
     """Play one history to its end; a failure tells which."""
     blocks = any(life.deed == "block" for life in history.lives)
     world = World(
@@ -269,13 +277,11 @@ def lates(*under_way: bool) -> tuple[bool, ...]:
     return (False, True) if any(under_way) else (False,)
 
 
-async def play_pairs(
-    case: Case, opener: Opener, *, deaths: tuple[Death, ...], deeds: tuple[tuple[Deed, Deed], ...]
-) -> int:
+async def play_pairs(case: Case, opener: Opener, sequels: Sequence[Sequel]) -> int:
     """A first call crashes at each point, what comes second at each of its own; then a third."""
     plays = 1
     whole = await play(case, History((Life(),)), opener)
-    for (one, flying), death, (second, third) in product(sides(whole.calls[0]), deaths, deeds):
+    for (one, flying), (death, second, third) in product(sides(whole.calls[0]), sequels):
         for late in lates(flying):
             lives = (Life("call", (one,)), Life(second))
             single = await play(case, History(lives, death, late), opener)

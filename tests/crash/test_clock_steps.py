@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from tests.crash.histories import History, Life, World, in_memory, lates, play, sides
+from tests.crash.histories import History, Life, World, check_history, in_memory, lates, sides
 from tests.crash.processes import CASES, Case, named
 
 from indoubt.testing import Blow, Crash, Fate, ManualClock
@@ -33,12 +33,12 @@ class Stepped(Fate):
 @pytest.mark.parametrize("case", CASES, ids=named)
 async def test_a_step_after_each_death(case: Case, step: timedelta) -> None:
     opener = in_memory()
-    whole = await play(case, History((Life(),)), opener)
+    whole = await check_history(case, History((Life(),)), opener)
     for blow, flying in sides(whole.calls[0]):
         for late in lates(flying):
             for death in ("proven", "lapsed"):
                 lives = (Life("call", (blow,)), Life("recover"), Life("call"))
-                await play(case, History(lives, death, late, step), opener)
+                await check_history(case, History(lives, death, late, step), opener)
 
 
 @pytest.mark.parametrize("step", STEPS, ids=["forwards", "back"])
@@ -47,7 +47,7 @@ async def test_a_step_at_each_call_of_a_recovery(case: Case, step: timedelta) ->
     """What was sent lands as late as it may, by the true time: no step makes it absent."""
     opener = in_memory()
     lost = Life("call", (Blow(name="send", how="before"),))
-    calls = (await play(case, History((lost, Life("call")), late=True), opener)).calls[1]
+    calls = (await check_history(case, History((lost, Life("call")), late=True), opener)).calls[1]
     for blow, _ in sides(calls):
         world = World(case, opener, late=True, stepped=True)
         first = world.process(Fate(*lost.blows, clock=world.clock))

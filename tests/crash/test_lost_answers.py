@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from tests.crash.histories import History, Life, in_memory, on_sqlite, play, sides
+from tests.crash.histories import History, Life, check_history, in_memory, on_sqlite, sides
 from tests.crash.processes import CASES, Case, itself, named
 
 from indoubt import (
@@ -29,15 +29,15 @@ LOSSES: tuple[How, ...] = ("answer_lost", "never_arrived", "delayed")
 async def test_one_answer_is_lost(case: Case, how: How) -> None:
     """At each call of a first call, of a repeat that recovers, and of both."""
     opener = in_memory()
-    whole = await play(case, History((Life(),)), opener)
+    whole = await check_history(case, History((Life(),)), opener)
     crash = Life("call", (CUTS["F2"],))
-    again = await play(case, History((crash, Life("call"))), opener)
+    again = await check_history(case, History((crash, Life("call"))), opener)
     for at in range(1, len(whole.calls[0]) + 1):
-        await play(case, History((Life("call", (Blow(at, how),)),), late=True), opener)
+        await check_history(case, History((Life("call", (Blow(at, how),)),), late=True), opener)
     for at in range(1, len(again.calls[1]) + 1):
         for late in (False, True):
             lives = (crash, Life("call", (Blow(at, how),)))
-            await play(case, History(lives, late=late), opener)
+            await check_history(case, History(lives, late=late), opener)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,12 @@ async def test_an_answer_is_lost_and_then_a_life(case: Case) -> None:
     """The first loses an answer and goes on, and dies later; the second repeats the call."""
     opener = in_memory()
     for how in ("answer_lost", "never_arrived"):
-        whole = await play(case, History((Life("call", (Blow(2, how),)),)), opener)
+        whole = await check_history(case, History((Life("call", (Blow(2, how),)),)), opener)
         for at in range(2, 5):
-            lossy = await play(case, History((Life("call", (Blow(at, how),)),)), opener)
+            lossy = await check_history(case, History((Life("call", (Blow(at, how),)),)), opener)
             for blow, _ in sides(lossy.calls[0]):
                 lives = (Life("call", (Blow(at, how), blow)), Life("recover"), Life("call"))
-                await play(case, History(lives, late=True), opener)
+                await check_history(case, History(lives, late=True), opener)
         assert whole.calls
 
 
@@ -63,7 +63,7 @@ async def test_one_answer_is_lost_on_a_file(
     case = Case("non_idempotent", "none")
     opener = on_sqlite(tmp_path_factory.mktemp("files"))
     for at in range(1, 5):
-        world = await play(case, History((Life("call", (Blow(at, how),)),)), opener)
+        world = await check_history(case, History((Life("call", (Blow(at, how),)),)), opener)
         assert world.bank.count() == 1
 
 

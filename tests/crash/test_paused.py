@@ -44,7 +44,7 @@ class Paused(Fate):
         process.thaw()
 
 
-async def pause(world: World, blow: Blow, first: Deed, second: Deed) -> None:
+async def check_paused(world: World, blow: Blow, first: Deed, second: Deed) -> None:
     """One process is stopped at the blow while another one lives; then a last one mends."""
     fate = Paused(blow, world.clock)
     process = world.process(fate)
@@ -70,7 +70,7 @@ async def test_a_first_call_is_stopped_at_every_point(case: Case) -> None:
     for blow, _ in sides(calls):
         for second in DEEDS:
             world = World(case, opener)
-            await pause(world, blow, "call", second)
+            await check_paused(world, blow, "call", second)
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
@@ -84,7 +84,7 @@ async def test_whoever_recovers_is_stopped_at_every_point(case: Case) -> None:
                 for second in DEEDS:
                     world = World(case, opener, late=late)
                     await crash_first(world, cut)
-                    await pause(world, blow, "call", second)
+                    await check_paused(world, blow, "call", second)
 
 
 async def crash_first(world: World, blow: Blow) -> None:
