@@ -280,16 +280,16 @@ def lates(*under_way: bool) -> tuple[bool, ...]:
 async def play_pairs(case: Case, opener: Opener, sequels: Sequence[Sequel]) -> int:
     """A first call crashes at each point, what comes second at each of its own; then a third."""
     plays = 1
-    whole = await play(case, History((Life(),)), opener)
+    whole = await check_history(case, History((Life(),)), opener)
     for (one, flying), (death, second, third) in product(sides(whole.calls[0]), sequels):
         for late in lates(flying):
             lives = (Life("call", (one,)), Life(second))
-            single = await play(case, History(lives, death, late), opener)
+            single = await check_history(case, History(lives, death, late), opener)
             plays += 1
             for two, also in sides(single.calls[1]):
                 lives = (Life("call", (one,)), Life(second, (two,)), Life(third))
                 for again in (True,) if late else lates(also):
-                    await play(case, History(lives, death, again), opener)
+                    await check_history(case, History(lives, death, again), opener)
                     plays += 1
     return plays
 
