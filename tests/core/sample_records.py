@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
+from indoubt.contracts import ExecutionSafetyClass as Safety
 from indoubt.core.commands import (
     Abandon,
     Acknowledge,
@@ -37,7 +38,6 @@ from indoubt.core.record import (
     Millis,
     Policy,
     Record,
-    Safety,
     State,
 )
 from indoubt.core.refusals import Refused

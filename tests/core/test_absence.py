@@ -23,6 +23,7 @@ from sample_records import (
     sent,
 )
 
+from indoubt.contracts import ExecutionSafetyClass as Safety
 from indoubt.core.absence import (
     Absence,
     absence,
@@ -34,7 +35,7 @@ from indoubt.core.absence import (
 )
 from indoubt.core.attempts import edit
 from indoubt.core.commands import Claim, Doubt, Renew
-from indoubt.core.record import Closed, Millis, Record, Safety
+from indoubt.core.record import Closed, Millis, Record
 
 A = Absence
 SENT = RECENT

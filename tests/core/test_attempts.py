@@ -30,6 +30,7 @@ from sample_records import (
     settlement,
 )
 
+from indoubt.contracts import ExecutionSafetyClass as Safety
 from indoubt.core.absence import Absence, absence, quiet_at, silent
 from indoubt.core.attempts import doubtful, edit, effect_of, fold
 from indoubt.core.attempts import marred as is_marred
@@ -47,7 +48,7 @@ from indoubt.core.commands import (
     Settle,
 )
 from indoubt.core.machine import decide
-from indoubt.core.record import Closed, Effect, Record, Safety, State
+from indoubt.core.record import Closed, Effect, Record, State
 from indoubt.core.refusals import Refused
 
 NO, POSSIBLE = Effect.NONE, Effect.POSSIBLE

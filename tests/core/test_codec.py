@@ -32,6 +32,7 @@ from sample_records import (
     settlement,
 )
 
+from indoubt.contracts import ExecutionSafetyClass as Safety
 from indoubt.core.codec import body_of, event, event_of, fixed_of, name_of, record_of
 from indoubt.core.commands import (
     Abandon,
@@ -59,7 +60,6 @@ from indoubt.core.record import (
     Permission,
     Policy,
     Record,
-    Safety,
     Stage,
     State,
 )

@@ -28,10 +28,11 @@ from sample_records import (
     settlement,
 )
 
+from indoubt.contracts import ExecutionSafetyClass as Safety
 from indoubt.core.commands import Clear, Release, Reopen
 from indoubt.core.decisions import choices
 from indoubt.core.machine import decide
-from indoubt.core.record import NO_RAW, Closed, Effect, Record, Safety, State
+from indoubt.core.record import NO_RAW, Closed, Effect, Record, State
 from indoubt.core.refusals import Refused
 from indoubt.core.situation import situation
 from indoubt.core.verdicts import Repeat, Verdict, repeat, verdict

@@ -15,6 +15,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from sample_records import POLICY, intent, of_class
 
+from indoubt.contracts import ExecutionSafetyClass as Safety
 from indoubt.core.attempts import none
 from indoubt.core.bounds import ATTEMPTS_KEPT, DECISIONS_KEPT, EVIDENCE_KEPT
 from indoubt.core.commands import (
@@ -44,7 +45,6 @@ from indoubt.core.record import (
     Evidence,
     Policy,
     Record,
-    Safety,
     State,
 )
 from indoubt.core.refusals import Refused
@@ -363,6 +363,30 @@ def what_is_open_is_found(s: Applied) -> bool:
     return s.after.state is S.PREPARED or s.after.ready_at_ms is not None
 
 
+def nobody_holds_without_a_lease(s: Applied) -> bool:
+    """Owner and lease come and go together, and a holder is looked for when its lease is over."""
+    if s.after.owner is None:
+        return s.after.lease_until_ms is None
+    lease, ready = s.after.lease_until_ms, s.after.ready_at_ms
+    return lease is not None and ready is not None and ready <= lease
+
+
+def what_ends_asks_nothing(s: Applied) -> bool:
+    """Once a record has ended there is no question, no permission and, at first, no doubt."""
+    if not s.after.closed or s.before.closed:
+        return True
+    told = s.after.contradicted is not None
+    return (s.after.asked, s.after.permission) == (None, None) and (
+        told or s.after.doubt_since_ms is None
+    )
+
+
+def an_effect_is_said_of_what_did_not_succeed(s: Applied) -> bool:
+    """What has ended otherwise than well says what it has left."""
+    effect_said = s.after.effect is not None
+    return effect_said is (s.after.closed and s.after.state is not S.SUCCEEDED)
+
+
 def contradictions_are_listed(s: Applied) -> bool:
     """What evidence contradicts is in the doubt list until a decision mends it."""
     if s.before.contradicted and not s.after.contradicted:
@@ -391,6 +415,9 @@ RULES: tuple[Callable[[Applied], bool], ...] = (
     closed_attempts_stay_closed,
     succeeded_has_a_witness,
     what_is_open_is_found,
+    nobody_holds_without_a_lease,
+    what_ends_asks_nothing,
+    an_effect_is_said_of_what_did_not_succeed,
     contradictions_are_listed,
 )
 

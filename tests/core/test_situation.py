@@ -28,11 +28,11 @@ from sample_records import (
     sent,
 )
 
-from indoubt.contracts import ExecutionSafetyClass
+from indoubt.contracts import ExecutionSafetyClass as Safety
 from indoubt.core.absence import Absence
 from indoubt.core.attempts import edit
 from indoubt.core.commands import Dispatch, Note
-from indoubt.core.record import Closed, Millis, Policy, Record, Safety, Stage, State
+from indoubt.core.record import Closed, Millis, Policy, Record, Stage, State
 from indoubt.core.situation import effective_safety, governing, held, in_time, situation
 from indoubt.core.verdicts import Probe, Situation
 
@@ -50,7 +50,7 @@ def read(record: Record, **changes: Any) -> Situation:
 
 @pytest.mark.parametrize(("one", "other"), list(product(Safety, repeat=2)))
 def test_the_stricter_class_governs(one: Safety, other: Safety) -> None:
-    order = list(ExecutionSafetyClass)
+    order = list(Safety)
     stricter = order[max(order.index(one), order.index(other))]
     assert governing(of_class(one), of_class(other)).safety is stricter
 

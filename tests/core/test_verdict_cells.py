@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+from indoubt.contracts import ExecutionSafetyClass as Safety
 from indoubt.core.absence import Absence
-from indoubt.core.record import CLOSED, Effect, Safety, State
+from indoubt.core.record import CLOSED, Effect, State
 from indoubt.core.verdicts import (
     COLUMN,
     COLUMNS,
