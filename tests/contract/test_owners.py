@@ -207,7 +207,7 @@ def test_a_file_removed_while_it_was_being_locked_is_made_again(
             removed.append(1)
             path.unlink()
 
-    monkeypatch.setattr(module.os, "utime", remove_once)
+    monkeypatch.setattr("indoubt.stores.owners.os.utime", remove_once)
     owners.hold("mine")
     assert removed
     assert path.exists()

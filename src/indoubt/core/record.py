@@ -11,8 +11,9 @@ from enum import StrEnum
 import msgspec
 from msgspec import Raw
 
-from indoubt.contracts.safety import ExecutionSafetyClass as Safety
+from indoubt.contracts.safety import ExecutionSafetyClass
 
+Safety = ExecutionSafetyClass
 Millis = int
 NO_RAW = Raw(b"")
 """No JSON here (an empty text is no JSON, so it cannot be mistaken for a value)."""

@@ -18,10 +18,8 @@ from indoubt.core.bounds import DURATION_MS_MAX
 from indoubt.core.codec import record_of
 from indoubt.core.record import CLOSED, Record
 from indoubt.core.retention import Ages, Fate, fate, tombstone
-from indoubt.engine.engine import Seen
+from indoubt.engine.engine import PATIENCE_S, Seen
 from indoubt.store import ScanQuery, Tenant
-
-from .resolve import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
