@@ -69,6 +69,44 @@ async def test_p05_a_step_of_the_store_clock_proves_nothing(world: World) -> Non
     assert await replayed(ledger)
 
 
+async def test_p05_the_own_clock_measures_from_the_first_sight_of_silence(world: World) -> None:
+    dying = world.process()
+    world.bank.next = ["crash_before"]
+    policy = {"probe": world.bank.probe, **RESEND}
+    with pytest.raises(Crash):
+        await world.payer(dying, **policy)("order-7")
+    world.kill(dying, proven=False)
+    ledger = world.process()
+    world.payer(ledger, **policy)
+    world.pass_time(60)
+    assert not await replayed(ledger)  # seen in doubt: its holder may still send
+    world.pass_time(60)
+    store = ledger.open().engine.store
+    assert isinstance(store, MemoryStore)
+    store.owners.declare_dead(dying.open().engine.owner.current())
+    assert not await replayed(ledger)  # seen silent: its last request may be under way
+    world.clock.step(timedelta(minutes=5))
+    assert not await replayed(ledger)
+    world.pass_time(5.1)
+    assert await replayed(ledger)
+
+
+async def test_p05_the_own_clock_is_read_before_the_probe_is_sent(world: World) -> None:
+    """What it measures while a probe is under way says nothing about when the probe looked."""
+
+    async def slow_probe(attempt: Any) -> Any:
+        answer = world.bank.probe(attempt)
+        world.pass_time(60)
+        return answer
+
+    ledger = await orphan(world)
+    assert not await replayed(ledger)
+    world.clock.step(timedelta(minutes=5))
+    world.payer(ledger, **RESEND, probe=slow_probe)
+    assert not await replayed(ledger)
+    assert await replayed(ledger)
+
+
 async def test_p01_the_probe_must_begin_after_quiet_at(world: World) -> None:
     """An answer from before the effect could land is no proof when it is read later."""
 
@@ -270,6 +308,7 @@ async def test_a_replaced_holder_that_returns_reports_its_silence(world: World) 
     with pytest.raises(Exception, match="took over"):
         await running
     assert (await only(other)).silent
+    assert not await replayed(other)  # its settle time is measured from here
     world.pass_time(5.1)
     assert await replayed(other)
 

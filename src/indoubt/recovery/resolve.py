@@ -218,10 +218,11 @@ class Resolver:
             return (yield from self._carry_out(answer, seen, known, limits, None))
         if known is None or answer is not V.PROBE:
             return (yield from self._stop(seen, Kind.CALL_AGAIN, ()))
+        measured = self.sightings.measured_ms(_record(seen))
         asked = yield from ask(known, _record(seen))
         if _record(seen).cancel_requested:
             asked = yield from cancel_execution(known, asked)
-        found = self._absence(seen, known) if asked.status is Probe.NOT_FOUND else None
+        found = self._absence(seen, known, measured) if asked.status is Probe.NOT_FOUND else None
         answer = self._verdict(
             seen,
             known,
@@ -296,8 +297,6 @@ class Resolver:
             return Resolved(ended, done, retry_after_ms=after_ms or None)
         return self._after(done, seen)
 
-    # -- small -------------------------------------------------------------------------------
-
     def _write(
         self, seen: Seen, commands: tuple[Command, ...]
     ) -> Generator[Request, Any, Seen | Refused | Conflict]:
@@ -349,11 +348,11 @@ class Resolver:
         record = _record(seen)
         return replace(record, policy=governing(record.policy, known.policy if known else None))
 
-    def _absence(self, seen: Seen, known: Known) -> Absence:
+    def _absence(self, seen: Seen, known: Known, measured_ms: int) -> Absence:
         return absence(
             self._governed(seen, known),
             began_ms=seen.now_ms,
-            measured_ms=self.sightings.measured_ms(_record(seen)),
+            measured_ms=measured_ms,
             decides_silence=self.engine.store.capabilities.decides_silence,
         )
 
