@@ -80,7 +80,6 @@ NEED_NOT_SHOW = {
     "person_fences": "the state and the fence of the next claim suffice",
 }
 STRICTER_THAN_THE_LIBRARY = {
-    "measured_before_probe": "Resolver reads its own clock after the probe's answer",
     "measured_past_permit": "Sightings count from the sight; absence() asks for settle_ms alone",
 }
 WHERE = {  # where a rule that is off shows first; the others: "non"
