@@ -38,7 +38,7 @@ async def inbox(
     tenant: options.Tenant = None,
     as_json: options.AsJson = False,
 ) -> Exit:
-    """List everything that is in doubt, oldest first.
+    """List everything that is in doubt: first what nobody has marked yet, then the rest.
 
     What was sent and has no recorded answer, what waits for a person, and what evidence
     contradicts. It only reads: nothing is probed, sent or changed.

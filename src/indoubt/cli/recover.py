@@ -47,8 +47,9 @@ async def recover(
     """Probe and settle what is in doubt, a page at a time.
 
     With --app your program's probes are asked, and a function is called again only where the
-    verdict is that this is safe. Without it nothing of your program is called: it only lists, and
-    ends the leases of holders that are gone. It never sends what was never sent before.
+    verdict is that this is safe. Without it nothing of your program is called: it lists,
+    ends the leases of holders that are gone, and puts to a person what nothing else can
+    settle. It never sends what was never sent before.
 
     Example:
       indoubt recover --app shop.app:ledger --all

@@ -34,5 +34,8 @@ DURATION_MS_MAX: Final = 315_360_000_000
 """Ten years: longer is a wrong unit, not a wish."""
 TRIES_MAX: Final = 64
 """Re-decisions of one command against faster others before ``Contended``."""
+SENDS_BEFORE_RECOVERY_STOPS: Final = 5
+"""An act that kills whoever performs it must not kill every process that recovers (S23): after so
+many attempts only its caller, or a person, sends it again."""
 REPLAYS_IN_ONE_CALL: Final = 1
 """First try and one replay: a call that fails the same way twice is told, not looped."""

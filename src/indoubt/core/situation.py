@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from indoubt.contracts.safety import stricter
 
 from .attempts import marred
+from .bounds import SENDS_BEFORE_RECOVERY_STOPS
 from .record import Millis, Policy, Record, Safety, Stage, State
 from .verdicts import Probe, Situation
 
@@ -76,6 +77,18 @@ def in_time(record: Record) -> bool:
         return True
     first = record.first_dispatched_at_ms or 0
     return sent.permit_until_ms + (policy.settle_ms or 0) < first + policy.key_retention_ms
+
+
+def for_its_caller(record: Record) -> bool:
+    """Whether only a repeat of the call may send it, and no pass of recovery.
+
+    What was never sent is its caller's to send (P21); so is what has been sent too often, unless a
+    person has just allowed it.
+    """
+    if record.state is State.PREPARED:
+        return True
+    worn = record.attempt >= SENDS_BEFORE_RECOVERY_STOPS
+    return worn and record.state is not State.PERMITTED
 
 
 def held(record: Record, *, now_ms: Millis, dead: bool) -> bool:

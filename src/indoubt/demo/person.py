@@ -24,14 +24,15 @@ class Person:
     """Answers the inbox, one item after the other.
 
     Attributes:
-        excused: keys of which a person allowed another attempt although they had happened.
+        excused: by key, what a person said about an act that the provider's own list shows, so
+            that it may happen twice.
     """
 
     def __init__(self, console: Console, *, ask: bool) -> None:
         self._console = console
         self._asks = ask and sys.stdin.isatty() and console.is_terminal
         self.name = AT_KEYBOARD if self._asks else STAND_IN
-        self.excused: set[str] = set()
+        self.excused: dict[str, str] = {}
 
     def decide(self, item: RecordView, count: int) -> tuple[Decision, str]:
         """Show what is known, and take the answer."""
@@ -44,15 +45,9 @@ class Person:
         )
         if not self._asks:
             return self._look_up(count)
-        answer = Prompt.ask(
-            f"    the provider's own list shows [bold]{count}[/]."
-            " [b]h[/]appened, did [b]n[/]ot happen, [b]a[/]llow one attempt, [b]g[/]ive up",
-            choices=list(ANSWERS),
-            default="h" if count else "n",
-            console=self._console,
-        )
-        if answer == "a" and count:
-            self.excused.add(item.key or "")
+        answer = self._ask(count, default="h" if count else "n")
+        if answer in {"a", "n"} and count:
+            self.excused[item.key or ""] = f"you said '{ANSWERS[answer]}', the list showed {count}"
         decisions: dict[str, Decision] = {
             "h": Happened({"seen": count}),
             "n": DidNotHappen(),
@@ -60,6 +55,18 @@ class Person:
             "g": GiveUp(),
         }
         return decisions[answer], f"{ANSWERS[answer]}, said at the terminal"
+
+    def _ask(self, count: int, *, default: str) -> str:
+        try:
+            return Prompt.ask(
+                f"    the provider's own list shows [bold]{count}[/]."
+                " [b]h[/]appened, did [b]n[/]ot happen, [b]a[/]llow one attempt, [b]g[/]ive up",
+                choices=list(ANSWERS),
+                default=default,
+                console=self._console,
+            )
+        except EOFError:  # nobody is there any more
+            return default
 
     def _look_up(self, count: int) -> tuple[Decision, str]:
         if count:

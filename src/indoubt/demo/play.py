@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
 from contextlib import contextmanager
 from datetime import timedelta
@@ -42,17 +43,24 @@ def play(*, keep: str | None, ask: bool, console: Console | None) -> int:
             )
             right = asyncio.run(scenes.run())
         if keep is not None:
-            console.print(
-                f"\nLook around: [bold]indoubt inbox --store sqlite:///{directory}/ledger.db[/]"
-                f" (also show, doctor)"
-            )
+            _point_the_way(console, directory, scenes.shown)
     return 0 if right else 1
+
+
+def _point_the_way(console: Console, directory: Path, ref: str) -> None:
+    command = Path(sys.executable).with_name("indoubt")
+    store = f"--store sqlite:///{directory}/ledger.db"
+    console.print("\nLook around:")
+    for words in (f"show {ref} --journal", "inbox", "doctor"):
+        console.print(f"  {command} {words} {store}", soft_wrap=True)
 
 
 @contextmanager
 def _directory(keep: str | None) -> Generator[Path, None, None]:
     if keep is not None:
         kept = Path(keep).resolve()
+        if kept.exists() and (not kept.is_dir() or any(kept.iterdir())):
+            raise ValueError(f"{kept} is there already: give a new folder, or an empty one")
         kept.mkdir(parents=True, exist_ok=True)
         yield kept
         return
@@ -71,6 +79,7 @@ class _Play:
         self._ledger = Ledger(store, lease=LEASE)
         self._acts = guard_all(self._ledger, bank.url, self._send, self._look)
         self._did: dict[str, str] = {}
+        self.shown = ""
 
     async def run(self) -> bool:
         """Kill, recover, ask, repeat, count."""
@@ -111,11 +120,13 @@ class _Play:
         )
 
     async def _decide(self) -> None:
-        items = (await self._ledger.in_doubt(limit=1_000)).items
+        found = (await self._ledger.in_doubt(limit=1_000)).items
+        items = sorted(found, key=lambda item: item.key or "")
         self._console.print(
             f"[bold]{len(items)}[/] are left for a person. indoubt does not claim to know them:\n"
         )
         for item in items:
+            self.shown = item.ref
             decision, reason = self._person.decide(item, self._bank.count(item.key or ""))
             await self._ledger.decide(item, decision, actor=self._person.name, reason=reason)
 
@@ -138,14 +149,14 @@ class _Play:
         self._console.print(final_table(counts, list(self._acts)))
         twice = [key for key in paying if counts.get(key, 0) > 1]
         once = sum(counts.get(key, 0) == 1 for key in paying)
-        excused = self._person.excused
+        left = len(paying) - once - len(twice)
         self._console.print(
             f"\nAt the provider: [bold]{once}[/] of {len(paying)} payments happened exactly once,"
-            f" [bold]{len(twice)}[/] twice"
-            + (f"; {len(paying) - once} were left as decided" if once < len(paying) else "")
-            + "."
+            f" [bold]{len(twice)}[/] twice" + (f", {left} not at all" if left else "") + "."
         )
-        return not [key for key in twice if key not in excused]
+        for key in twice:
+            self._console.print(f"  {key} was paid twice: {self._person.excused.get(key, '?')}")
+        return not [key for key in twice if key not in self._person.excused]
 
     async def _send(self, key: str, idempotency_key: str | None) -> dict[str, Any]:
         done = await act_async(self._bank.url, key, AMOUNT, idempotency_key=idempotency_key)

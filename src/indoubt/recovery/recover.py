@@ -14,6 +14,7 @@ import msgspec
 
 from indoubt.core.commands import Abandon
 from indoubt.core.record import State
+from indoubt.core.situation import for_its_caller
 from indoubt.engine.engine import PATIENCE_S, Seen, Transition
 from indoubt.errors import IndoubtError, StoreError
 from indoubt.store import ANY_TENANT, ScanQuery, Tenant
@@ -24,7 +25,6 @@ from .resolve import Kind, Limits, Resolved, Resolver
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from indoubt.core.record import Record
     from indoubt.engine.drivers import AsyncDriver
     from indoubt.engine.requests import Request
 
@@ -149,7 +149,7 @@ class Pass:
             self._list("settled", seen)
             return
         may_call = self._run and known is not None and known.can_perform(seen.record)
-        limits = Limits(until=self._until, dispatch=may_call and not _first(seen.record))
+        limits = Limits(until=self._until, dispatch=may_call and not for_its_caller(seen.record))
         resolved = yield from self._resolver.resolve(seen, known, limits)
         if resolved.kind is Kind.GO and known is not None:
             yield from self._replay(known, resolved)
@@ -211,8 +211,3 @@ _LISTED = {
     Kind.LISTED: "waiting",
     Kind.CALL_AGAIN: "skipped",
 }
-
-
-def _first(record: Record) -> bool:
-    """What was never sent is its caller's to send: no pass dispatches it."""
-    return record.state is State.PREPARED
