@@ -234,8 +234,8 @@ def event_of(commands: Sequence[Command], after: Record) -> bytes:
     """Encode the journal entry of one write."""
     speaking = [command for command in commands if type(command) in _SPEAKING]
     said = _said(speaking)
-    settled = any(isinstance(command, Settle) for command in commands)
-    if settled and not after.closed and after.evidence:
+    settled = after.evidence and any(isinstance(command, Settle) for command in commands)
+    if settled and not after.closed:
         said["evidence"] = (*said.get("evidence", ()), after.evidence[-1])  # it settled too little
     return _encode(
         Event(

@@ -100,7 +100,7 @@ class Engine:
             event_of(commands, after),
             _ending(seen.record, commands),
         )
-        batch = Batch(write_id(), (put,), guards=guards)
+        batch = Batch(write_id(), (put,), (), guards)
         try:
             answer = yield from self._submit(batch, deadline)
         except CallerGone as gone:

@@ -79,31 +79,33 @@ def put_of(
     )
 
 
-def _stamped(time: Time, decided: int | None, now_ms: int) -> int | None:
-    return now_ms + time.ms if isinstance(time, In) else decided
-
-
 def landed(after: Record, put: Put, *, version: int, now_ms: int) -> Record:
     """The image as the store holds it now: stamped times in the place of decided ones."""
+    lease, permit, ready, dispatched, doubt = _times(after)
+    if isinstance(put.lease_until, In):
+        lease = now_ms + put.lease_until.ms
+    if isinstance(put.permit_until, In):
+        permit = now_ms + put.permit_until.ms
+    if isinstance(put.ready_at, In):
+        ready = now_ms + put.ready_at.ms
+    if isinstance(put.dispatched_at, In):
+        dispatched = now_ms + put.dispatched_at.ms
+    if isinstance(put.doubt_since, In):
+        doubt = now_ms + put.doubt_since.ms
     attempts, first = after.attempts, after.first_dispatched_at_ms
     if attempts:
         last = attempts[-1]
-        dispatched = _stamped(put.dispatched_at, last.dispatched_at_ms, now_ms) or 0
         first = dispatched if first == last.dispatched_at_ms else first
-        last = replace(
-            last,
-            dispatched_at_ms=dispatched,
-            permit_until_ms=_stamped(put.permit_until, last.permit_until_ms, now_ms) or 0,
-        )
+        last = replace(last, dispatched_at_ms=dispatched or 0, permit_until_ms=permit or 0)
         attempts = (*attempts[:-1], last)
     return replace(
         after,
         version=version,
         attempts=attempts,
         first_dispatched_at_ms=first,
-        lease_until_ms=_stamped(put.lease_until, after.lease_until_ms, now_ms),
-        ready_at_ms=_stamped(put.ready_at, after.ready_at_ms, now_ms),
-        doubt_since_ms=_stamped(put.doubt_since, after.doubt_since_ms, now_ms),
+        lease_until_ms=lease,
+        ready_at_ms=ready,
+        doubt_since_ms=doubt,
         created_at_ms=after.created_at_ms or now_ms,
         updated_at_ms=now_ms,
     )
