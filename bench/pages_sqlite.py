@@ -22,8 +22,6 @@ from indoubt import Ledger
 from indoubt.store import DueQuery, Lane, ScanQuery
 
 SMALL = 10_000
-PAGES = 20
-"""Asked in one turn of a case."""
 Ask = Callable[[Ledger], Awaitable[Any]]
 
 
@@ -52,11 +50,14 @@ ASKED: dict[str, Ask] = {
 }
 
 
-async def page_ms(ledger: Ledger, ask: Ask) -> float:
+async def page_ms(ledger: Ledger, ask: Ask, seconds: float) -> float:
+    """Ask for so long, once at least."""
     started = time.perf_counter()
-    for _ in range(PAGES):
+    spent, asked = 0.0, 0
+    while spent < seconds or not asked:
         await ask(ledger)
-    return (time.perf_counter() - started) / PAGES * 1000
+        spent, asked = time.perf_counter() - started, asked + 1
+    return spent / asked * 1000
 
 
 async def measure(args: Arguments, folder: str) -> None:
@@ -69,7 +70,7 @@ async def measure(args: Arguments, folder: str) -> None:
     budgets: dict[str, Budget] = {}
     for name, ask in ASKED.items():
         for count, ledger in ledgers.items():
-            cases[f"{name}: {count:,}"] = partial(page_ms, ledger, ask)
+            cases[f"{name}: {count:,}"] = partial(page_ms, ledger, ask, args.seconds)
         budgets[f"{name}: {args.large:,}"] = Budget(f"{name}: {SMALL:,}", most=1.3)
     await in_turns("a page of 100", args, cases, "ms", budgets)
     for ledger in ledgers.values():
@@ -77,7 +78,7 @@ async def measure(args: Arguments, folder: str) -> None:
 
 
 def main() -> None:
-    made = parser(__doc__, reps=7)
+    made = parser(__doc__, reps=7, seconds=0.1)
     made.add_argument("--large", type=int, default=1_000_000, help="records (default 1000000)")
     args = made.parse_args(namespace=Arguments())
     with tempfile.TemporaryDirectory(dir=args.dir) as folder:

@@ -14,7 +14,7 @@ TINY = {
     "cpu": ["--reps", "1", "--only", "sync"],
     "guarded_sqlite": ["--reps", "1", "--seconds", "0.01", "--peers", "none", "--rows", "50"],
     "import_time": ["--reps", "1", "--runs", "1"],
-    "pages_sqlite": ["--reps", "1", "--large", "200"],
+    "pages_sqlite": ["--reps", "1", "--seconds", "0.001", "--large", "200"],
     "two_processes": ["--reps", "1", "--seconds", "0.05"],
 }
 
