@@ -21,7 +21,7 @@ async def test_s23_recovery_stops_sending_what_was_sent_too_often() -> None:
 async def calls_until_recovery_stops(ledger: Ledger) -> int:
     calls = 0
 
-    @ledger.effect(safety="idempotent", name="poison", key=lambda key: key)
+    @ledger.effect(safety="idempotent", name="poison", key=str)
     async def poison(key: str) -> None:
         nonlocal calls
         calls += 1

@@ -6,7 +6,7 @@ import inspect
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 
 from indoubt.contracts import (
     ExecutionSafetyClass,
@@ -46,20 +46,10 @@ class ProbeBudget:
         self.within_ms = milliseconds(within, "probe_budget.within")
 
 
-SafetyName = Literal[
-    "pure",
-    "idempotent",
-    "retry_safe",
-    "status_query_required",
-    "non_idempotent",
-    "human_confirmation_required",
-]
-
-
 class EffectOptions(TypedDict, total=False):
     """The keywords of ``Ledger.effect`` and ``EffectPolicy``."""
 
-    safety: Safety | SafetyName | None
+    safety: Safety | str | None
     name: str | None
     key: Callable[..., str] | None
     probe: Any
