@@ -49,7 +49,7 @@ BENCH = (
     "cpu",
     "import_time",
     "count_commits",
-    "guarded_sqlite --reps 5 --seconds 0.3 --peers none",
+    "guarded_sqlite --reps 5 --seconds 0.5 --peers none",
     "two_processes --reps 3 --seconds 1",
 )
 

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import inspect
 import json
+import math
 import os
 import platform
 import statistics
@@ -105,25 +106,34 @@ async def in_turns(
     cases: Mapping[str, Case],
     unit: str,
     budgets: Budgets | None = None,
+    *,
+    slices: int = 1,
+    slow: Mapping[str, Case] | None = None,
 ) -> dict[str, float]:
     """Run the cases in turns and print them; returns the medians.
 
-    Each case answers one figure. One that breaks is reported and does not stop the others.
+    Each case answers one figure. One that breaks is reported and does not stop the others. With
+    ``slices`` a round's figure is the mean of so many turns, so that the disk has no time to change
+    between two cases; ``slow`` cases get one turn a round.
     """
+    figures: dict[str, list[float]] = {}
     wanted = {name: case for name, case in cases.items() if _wanted(name, args.only)}
-    figures: dict[str, list[float]] = {name: [] for name in wanted}
+    once = {name: case for name, case in (slow or {}).items() if _wanted(name, args.only)}
     before = sync_ms(args.dir)
     for _ in range(args.reps):
-        for name, case in wanted.items():
+        turns: dict[str, list[float]] = {name: [] for name in (*wanted, *once)}
+        for name, case in [*wanted.items()] * slices + [*once.items()]:
             try:
                 answer = case()
-                figures[name].append(float(await answer if inspect.isawaitable(answer) else answer))
+                turns[name].append(float(await answer if inspect.isawaitable(answer) else answer))
             except Exception as error:  # noqa: BLE001
                 print(f"  ! {name}: {type(error).__name__}: {error}"[:300], file=sys.stderr)
-    print(f"\n## {title}  [{unit}; median of {args.reps}, least .. greatest]")
+        for name, got in turns.items():
+            figures.setdefault(name, []).append(statistics.fmean(got) if got else math.nan)
     load = " ".join(f"{load:.1f}" for load in os.getloadavg())
+    print(f"\n## {title}  [{unit}; median of {args.reps}, least .. greatest]")
     print(f"one sync: {before:.2f} ms before, {sync_ms(args.dir):.2f} ms after; load {load}")
-    medians = {name: statistics.median(got) for name, got in figures.items() if got}
+    medians = {name: statistics.median(got) for name, got in figures.items()}
     _print(figures, medians, budgets or {})
     save(args.json, {"title": title, "unit": unit, "medians": medians, "figures": figures})
     return medians
@@ -135,9 +145,7 @@ def _wanted(name: str, only: str) -> bool:
 
 def _print(figures: Figures, medians: Mapping[str, float], budgets: Budgets) -> None:
     for name, got in figures.items():
-        line = f"{name:<36} failed"
-        if got:
-            line = f"{name:<36} {medians[name]:>10,.2f}  {min(got):>10,.2f} .. {max(got):>10,.2f}"
+        line = f"{name:<36} {medians[name]:>10,.2f}  {min(got):>10,.2f} .. {max(got):>10,.2f}"
         print(line, flush=True)
         goals = budgets.get(name, ())
         for budget in [goals] if isinstance(goals, Budget) else goals:

@@ -10,15 +10,14 @@ settings. ``--rows N`` also measures 32 callers on a ledger that has N records b
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import tempfile
-import threading
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import apsw
-from benchlib import Budget, Options, closed_loop, in_turns, parser, repeated, versions
+from benchlib import Budget, Case, Options, closed_loop, in_turns, parser, repeated, versions
 from filling import fill
 from peer import Peer, running
 from store_sqlite import FLOOR, FLOOR_INSERT, FLOOR_UPDATE, BareWriter, Write, connect
@@ -30,6 +29,9 @@ PEERS = {
     "dbos": ("1-step c=1", "10-step c=1", "1-step c=32", "10-step c=32"),
     "langgraph": ("sync c=1", "async c=1", "sync c=32", "async c=32"),
 }
+CALLERS = 32
+SLICES = 10
+"""Turns of each case in one round; the peers take theirs, a long one, at its end."""
 BARE, BARE_WRITER, BARE_GROUP = "bare, calling thread", "bare, writer thread", "bare, c=32"
 SYNC, ASYNC, MANY = "indoubt sync", "indoubt async", "indoubt async, c=32"
 ROWS = "indoubt async, c=32, rows behind"
@@ -51,12 +53,13 @@ class Arguments(Options):
 
 
 class Cases:
-    """Each method measures one way once: calls per second on a new file."""
+    """Each case is opened once, on a file of its own, and then answers calls per second."""
 
     def __init__(self, folder: str, args: Arguments) -> None:
         self._folder = folder
-        self._seconds = args.seconds
-        self._files = itertools.count()
+        self._slice_s = args.seconds / SLICES
+        self._numbers = itertools.count()
+        self._opened: list[Callable[[], Awaitable[object]]] = []
         first, second = bytes_written()
         self.sizes = f"{first} and {second} bytes in the two commits of a call"
         self._first, self._second = b"x" * first, b"x" * second
@@ -64,90 +67,86 @@ class Cases:
         if self._large:
             fill(self._large, args.rows)
 
-    def file(self) -> str:
-        return f"{self._folder}/{next(self._files)}.db"
+    def _file(self) -> str:
+        return f"{self._folder}/{next(self._numbers)}.db"
 
-    def _writes(self, name: str, number: int) -> tuple[Write, Write]:
+    def _writes(self) -> tuple[Write, Write]:
+        number = next(self._numbers)
+        name = f"op-{number:09}"
         insert, update = (name, number, self._first), (self._second, name)
         return (
             lambda db: db.execute(FLOOR_INSERT, insert).fetchall(),
             lambda db: db.execute(FLOOR_UPDATE, update).fetchall(),
         )
 
-    def bare(self) -> float:
-        db = connect(self.file(), FLOOR)
+    def bare(self) -> Case:
+        db = connect(self._file(), FLOOR)
 
-        def call(number: int) -> None:
-            for write in self._writes(f"op-{number:09}", number):
+        def call(_: int) -> None:
+            for write in self._writes():
                 write(db)
 
-        with contextlib.closing(db):
-            return repeated(call, self._seconds)
+        return lambda: asyncio.to_thread(repeated, call, self._slice_s)
 
-    async def bare_writer(self, callers: int) -> float:
-        writer = BareWriter(self.file(), FLOOR)
+    def bare_writer(self, callers: int) -> Case:
+        writer = BareWriter(self._file(), FLOOR)
+        self._opened.append(partial(asyncio.to_thread, writer.close))
 
-        async def call(caller: int, number: int) -> None:
-            for write in self._writes(f"op-{caller}-{number:09}", number):
+        async def call(*_: int) -> None:
+            for write in self._writes():
                 await writer.do(write)
 
-        with contextlib.closing(writer):
-            return await closed_loop(call, callers, self._seconds)
+        return partial(closed_loop, call, callers, self._slice_s)
 
-    @contextlib.contextmanager
-    def _ledger(self, path: str) -> Generator[tuple[Ledger, Effects]]:
-        ledger = Ledger(f"sqlite:///{path}")
+    def _effects(self, path: str = "") -> Effects:
+        ledger = Ledger(f"sqlite:///{path or self._file()}")
         made = effects(ledger)
         made.blocking(**order(-1))  # opens it
-        yield ledger, made
+        self._opened.append(ledger.close)
+        return made
 
-    def sync(self, threads: int = 1) -> float:
-        with self._ledger(self.file()) as (ledger, made):
-            rates: list[float] = []
+    def sync(self, threads: int = 1) -> Case:
+        made = self._effects()
 
-            def run(thread: int) -> None:
-                def call(number: int) -> None:
-                    made.blocking(**order(number * threads + thread))
+        def call(_: int) -> None:
+            made.blocking(**order(next(self._numbers)))
 
-                rates.append(repeated(call, self._seconds))
+        def run() -> float:
+            with ThreadPoolExecutor(threads) as pool:
+                return sum(pool.map(partial(repeated, call), [self._slice_s] * threads))
 
-            running = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
-            for thread in running:
-                thread.start()
-            for thread in running:
-                thread.join()
-            asyncio.run(ledger.close())
-        return sum(rates)
+        return partial(asyncio.to_thread, run)
 
-    async def coroutine(self, callers: int = 1, path: str = "") -> float:
-        first = next(self._files) * 1_000_000_000  # other acts than in earlier rounds on this file
-        with self._ledger(path or self.file()) as (ledger, made):
+    def coroutine(self, callers: int = 1, path: str = "") -> Case:
+        made = self._effects(path)
 
-            async def call(caller: int, number: int) -> None:
-                await made.coroutine(**order(first + number * callers + caller))
+        async def call(*_: int) -> None:
+            await made.coroutine(**order(next(self._numbers)))
 
-            rate = await closed_loop(call, callers, self._seconds)
-            await ledger.close()
-        return rate
+        return partial(closed_loop, call, callers, self._slice_s)
 
-    def all(self) -> dict[str, Callable[[], float | Awaitable[float]]]:
+    def all(self) -> dict[str, Case]:
         """Ours and bare, by name; what needs no loop runs on a thread that has none."""
-        cases: dict[str, Callable[[], float | Awaitable[float]]] = {
-            BARE: partial(asyncio.to_thread, self.bare),
-            SYNC: partial(asyncio.to_thread, self.sync),
-            BARE_WRITER: partial(self.bare_writer, 1),
-            ASYNC: self.coroutine,
-            BARE_GROUP: partial(self.bare_writer, 32),
-            MANY: partial(self.coroutine, 32),
-            "indoubt sync, 8 threads": partial(asyncio.to_thread, self.sync, 8),
-            "indoubt sync, 32 threads": partial(asyncio.to_thread, self.sync, 32),
+        cases: dict[str, Case] = {
+            BARE: self.bare(),
+            SYNC: self.sync(),
+            BARE_WRITER: self.bare_writer(1),
+            ASYNC: self.coroutine(),
+            BARE_GROUP: self.bare_writer(CALLERS),
+            MANY: self.coroutine(CALLERS),
+            "indoubt sync, 8 threads": self.sync(8),
+            "indoubt sync, 32 threads": self.sync(CALLERS),
         }
         if self._large:
-            cases[ROWS] = partial(self.coroutine, 32, self._large)
+            cases[ROWS] = self.coroutine(CALLERS, self._large)
         return cases
 
+    async def close(self) -> None:
+        for close in self._opened:
+            await close()
 
-def steps(peers: dict[str, Peer], seconds: float) -> dict[str, Callable[[], float]]:
+
+def steps(peers: dict[str, Peer], seconds: float) -> dict[str, Case]:
     return {
         f"{name} {case}": partial(peer.rate, case, seconds)
         for name, peer in peers.items()
@@ -166,10 +165,13 @@ async def measure(args: Arguments, folder: str, cases: Cases) -> None:
         await in_turns(
             "guarded calls, durable steps",
             args,
-            {**cases.all(), **steps(peers, args.seconds)},
+            cases.all(),
             "per second",
             BUDGETS,
+            slices=SLICES,
+            slow=steps(peers, args.seconds),
         )
+    await cases.close()
 
 
 def main() -> None:
