@@ -93,11 +93,11 @@ async def test_q08_every_kind_of_doubt_is_listed_and_nothing_else(any_world: Wor
     any_world.kill(dying)
     items = await all_pages(ledger)
     assert [(item.key, item.state) for item in items] == [
-        ("unmarked", "in_doubt"),
         ("order-0", "awaiting_decision"),
         ("order-1", "permitted"),
+        ("unmarked", "in_doubt"),
     ]
-    assert [item.ref for item in items[1:]] == [awaiting, permitted]
+    assert [item.ref for item in items[:2]] == [awaiting, permitted]
 
 
 async def test_q08_oldest_first(world: World) -> None:
@@ -119,7 +119,7 @@ async def test_q08_pages_cover_everything_once(any_world: World, limit: int) -> 
     any_world.kill(dying)
     items = await all_pages(ledger, limit=limit)
     assert len(items) == len({item.ref for item in items}) == 6
-    assert [item.ref for item in items[3:]] == refs
+    assert [item.ref for item in items[:3]] == refs
     assert len((await ledger.in_doubt(limit=limit)).items) <= limit
 
 

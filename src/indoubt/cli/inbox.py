@@ -38,7 +38,7 @@ async def inbox(
     tenant: options.Tenant = None,
     as_json: options.AsJson = False,
 ) -> Exit:
-    """List everything that is in doubt: first what nobody has marked yet, then the rest.
+    """List everything that is in doubt: what is marked, then what nobody has marked yet.
 
     What was sent and has no recorded answer, what waits for a person, and what evidence
     contradicts. It only reads: nothing is probed, sent or changed.

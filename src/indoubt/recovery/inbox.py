@@ -1,7 +1,8 @@
 """Everything in doubt, as one paged list: oldest first within each half.
 
-First what was dispatched and has no holder any more (nobody has marked it yet), then what is
-marked: in doubt, waiting for a person, permitted, or contradicted by evidence.
+First what is marked: in doubt, waiting for a person, permitted, or contradicted by evidence. Then
+what was dispatched and has no holder any more (nobody has marked it yet); no index leads to these
+alone, so that a full page is never kept waiting for them.
 """
 
 from __future__ import annotations
@@ -39,32 +40,46 @@ async def read_inbox(
     cursor: str | None,
 ) -> Inbox:
     """Read one page."""
-    items: list[RecordView] = []
     query = ScanQuery(kinds=kinds, tenant_id=tenant_id)
     half, after = _position(cursor)
-    if half == UNMARKED:
-        unmarked = query._replace(view="ready", states=(State.DISPATCHED.value,))
-        page = await engine.store.scan(unmarked._replace(after=after, limit=limit))
-        records = [record_of(row) for row in page.records]
-        items = [
-            view(record, page.now_ms, dead=True)
-            for record in records
-            if _holderless(engine, record, page.now_ms)
-        ]
-        if page.cursor is not None:
-            return Inbox(tuple(items), UNMARKED + page.cursor)
+    found: dict[str, RecordView] = {}
+    if half == MARKED:
+        more = await _marked(engine, query, after, limit, found)
+        if more is not None or len(found) >= limit:
+            return Inbox(tuple(found.values()), UNMARKED if more is None else MARKED + more)
         after = None
-    if len(items) >= limit:
-        return Inbox(tuple(items), MARKED)
-    marked = query._replace(view="doubt", after=after, limit=limit - len(items))
-    page = await engine.store.scan(marked)
-    items += [view(record_of(row), page.now_ms) for row in page.records]
-    return Inbox(tuple(items), None if page.cursor is None else MARKED + page.cursor)
+    more = await _unmarked(engine, query, after, limit - len(found), found)
+    if more is None and cursor is None:
+        # What was marked between the two readings must not be missed by whoever reads only once.
+        await _marked(engine, query, None, limit, found)
+    return Inbox(tuple(found.values()), None if more is None else UNMARKED + more)
+
+
+async def _marked(
+    engine: Engine, query: ScanQuery, after: str | None, limit: int, found: dict[str, RecordView]
+) -> str | None:
+    page = await engine.store.scan(query._replace(view="doubt", after=after, limit=limit))
+    for row in page.records:
+        found[row.id] = view(record_of(row), page.now_ms)
+    return page.cursor
+
+
+async def _unmarked(
+    engine: Engine, query: ScanQuery, after: str | None, limit: int, found: dict[str, RecordView]
+) -> str | None:
+    states = (State.DISPATCHED.value,)
+    page = await engine.store.scan(
+        query._replace(view="ready", states=states, after=after, limit=limit)
+    )
+    for record in [record_of(row) for row in page.records]:
+        if _holderless(engine, record, page.now_ms):
+            found[record.id] = view(record, page.now_ms, dead=True)
+    return page.cursor
 
 
 def _position(cursor: str | None) -> tuple[str, str | None]:
     if cursor is None:
-        return UNMARKED, None
+        return MARKED, None
     if not isinstance(cursor, str) or cursor[:2] not in {UNMARKED, MARKED}:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError("cursor: not one of this listing")
     return cursor[:2], cursor[2:] or None
