@@ -13,7 +13,7 @@ from .exits import Exit, Told
 from .output import Output
 
 if TYPE_CHECKING:
-    from indoubt.stores.sqlite import SchemaStatus
+    from indoubt import stores
 
 db = typer.Typer(
     no_args_is_help=True,
@@ -70,11 +70,11 @@ def upgrade(*, store: options.Store = None, as_json: options.AsJson = False) -> 
     output.line(f"schema {after.found}, before {before.found}")
 
 
-def _document(status: SchemaStatus) -> dict[str, Any]:
+def _document(status: stores.SchemaStatus) -> dict[str, Any]:
     return {"found": status.found, "latest": status.latest, "pending": list(status.pending)}
 
 
-def _words(status: SchemaStatus) -> str:
+def _words(status: stores.SchemaStatus) -> str:
     found, latest = status
     if found == latest:
         return f"schema {found}, as this version writes it"

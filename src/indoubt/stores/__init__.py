@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from ..store import Store
     from .facts import Fact
-    from .sqlite import SchemaStatus
+    from .sqlite import SchemaStatus as SchemaStatus  # its users name it from here
 
 _FORMS: Final = "sqlite:///file.db (relative), sqlite:////path/file.db (absolute) or memory:"
 
