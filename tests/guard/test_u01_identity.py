@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from tests.conftest import ABSENCE, Crash, World, first
 
-from indoubt import EffectContext, KeyConflict, Ledger, OutcomeUnknown, ScopeRequired
+from indoubt import DidNotHappen, EffectContext, KeyConflict, Ledger, OutcomeUnknown, ScopeRequired
 
 
 def notifier(ledger: Ledger, sent: list[Any], **policy: Any) -> Any:
@@ -159,14 +160,11 @@ async def test_u01_a_conflict_is_told_in_every_state(world: World) -> None:
     assert world.bank.calls == 2
 
 
-async def test_u01_two_calls_at_once_are_one_act(any_world: World) -> None:
-    import asyncio  # noqa: PLC0415
-
-    ledger = any_world.process()
-    pay = any_world.payer(ledger)
+async def test_u01_two_calls_at_once_are_one_act(world: World) -> None:
+    pay = world.payer(world.process())
     receipts = await asyncio.gather(*(pay("order-7") for _ in range(8)))
     assert receipts == [{"id": "pay_1", "cents": 1}] * 8
-    assert any_world.bank.count("order-7") == 1
+    assert world.bank.count("order-7") == 1
 
 
 async def test_head15_a_nested_effect_takes_the_outer_record_as_scope(world: World) -> None:
@@ -239,6 +237,17 @@ async def test_u03_the_series_rises_only_after_a_clean_failure(world: World) -> 
         await pay("order-7")
     await pay("order-7")
     assert keys[0] != keys[1]
+
+
+async def test_u03_what_a_person_says_starts_no_new_series(world: World) -> None:
+    ledger = world.process()
+    pay = world.payer(ledger)
+    world.bank.next = ["lost"]
+    with pytest.raises(OutcomeUnknown) as doubt:
+        await pay("order-7")
+    await ledger.decide(doubt.value, DidNotHappen(), actor="ana", reason="a guess")
+    await pay("order-7")  # the provider recognises the first one, should it have happened
+    assert len({key for _, _, key in world.bank.acts}) == 1
 
 
 async def test_u03_tenants_names_and_keys_have_their_own_idempotency_keys(world: World) -> None:

@@ -177,6 +177,16 @@ async def test_head5_a_detached_effect_is_never_silent(any_world: World) -> None
     assert not (await only(ledger)).silent
 
 
+async def test_p26_a_dead_holder_of_a_detached_effect_is_not_silent(any_world: World) -> None:
+    """What it started may outlive it, and send."""
+    ledger = await orphan(any_world, detached=True)
+    for _ in range(5):
+        assert not await replayed(ledger)
+        any_world.pass_time(60)
+    assert any_world.bank.count("order-7") == 0
+    assert not (await only(ledger)).silent
+
+
 async def test_head5_a_thread_that_lives_on_is_not_silent(world: World) -> None:
     import threading  # noqa: PLC0415
 
