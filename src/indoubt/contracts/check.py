@@ -6,10 +6,11 @@ A provider that breaks it is refused at registration, in words; an answer that b
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final, cast
+
+import msgspec
 
 from .result import ProviderProbeResult, ProviderProbeStatus
 from .safety import ExecutionSafetyClass
@@ -28,8 +29,7 @@ _OPTIONAL: Final = {
 _ABSENT: Final = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderFacts:
+class ProviderFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a provider declared when it was registered; each attribute was read once, then never."""
 
     supports_status_query: bool
