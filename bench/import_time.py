@@ -63,7 +63,7 @@ async def measure(args: Arguments) -> None:
         name: partial(least_ms, code, args.runs) for name, code in CASES.items()
     }
     bare = await in_turns("what was imported", args, cases, "ms")
-    for name in {"indoubt", "Ledger"} & bare.keys():
+    for name in [name for name in ("indoubt", "Ledger") if name in bare]:
         for base, most in (("bare Python", OVER_PYTHON_MS), (BASE, OVER_BASE_MS)):
             if base in bare:
                 over = bare[name] - bare[base]
