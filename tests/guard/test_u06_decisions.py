@@ -430,8 +430,9 @@ async def test_u06_actor_and_reason_are_in_the_journal(world: World) -> None:
     ledger = world.process()
     ref = await doubtful(world, ledger)
     await ledger.decide(ref, GiveUp(), actor="ana", reason="ticket 881")
-    last = (await ledger.journal(ref))[-1]
+    before, last = (await ledger.journal(ref))[-2:]
     assert (last.did, last.actor, last.reason) == (("give_up",), "ana", "ticket 881")
+    assert last.fence == before.fence + 1  # whoever was at it has lost it
 
 
 def test_u06_a_decision_travels_as_json() -> None:
