@@ -79,6 +79,8 @@ class Put(NamedTuple):
 
     ``body`` changes with the state; None leaves it as it is. ``fixed`` is written at the insert.
     The write steps the version by one, and ``event`` is appended to the journal under it.
+    ``queue`` names the listing of ``due`` and ``lease`` that it waits in: its kind, or its kind,
+    a colon and more. It is written once, like the kind.
     """
 
     id: str
@@ -102,6 +104,7 @@ class Put(NamedTuple):
     body: bytes | None
     fixed: bytes | None
     event: bytes
+    queue: str = ""  # the kind
 
 
 class Extend(NamedTuple):
@@ -136,7 +139,7 @@ class Delete(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """All or nothing. Its records, guards and deletes have one root.
+    """All or nothing. Its records, guards and deletes have one root (see ``root_of``).
 
     A repeat with the same ``write_id`` gets the first answer and changes nothing.
     """
@@ -146,6 +149,7 @@ class Batch(NamedTuple):
     extends: tuple[Extend, ...] = ()
     guards: tuple[Guard, ...] = ()
     deletes: tuple[Delete, ...] = ()
+    wakes: tuple[str, ...] = ()  # topics: whoever waits for one is woken once this is durable
 
 
 class Stored(NamedTuple):
@@ -173,6 +177,7 @@ class Stored(NamedTuple):
     updated_at: int
     body: bytes
     fixed: bytes
+    queue: str
 
 
 class Snapshot(NamedTuple):
@@ -227,10 +232,27 @@ class Lane(msgspec.Struct, frozen=True):
 
 
 class DueQuery(msgspec.Struct, frozen=True):
-    """Up to ``limit`` records of each kind whose ready time has passed, oldest first."""
+    """Up to ``limit`` records of each queue whose ready time has passed, oldest first."""
 
     quotas: tuple[tuple[str, int], ...]
     lane: Lane | None = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """What ``Store.lease`` changes on each record that it picks: ownership, and nothing else.
+
+    The owner, fence + 1, version + 1, claims + 1, the lease end, and a ready time equal to it.
+    Where ``becomes`` (pairs of state before and after) names the record's state, the claim is the
+    dispatch: the state changes, attempt + 1, dispatched now, a permit of ``permit_ms``.
+    ``event`` is appended to the journal of each.
+    """
+
+    owner: str
+    lease_ms: int
+    permit_ms: int
+    becomes: tuple[tuple[str, str], ...]
+    write_id: str
+    event: bytes
 
 
 View = Literal["all", "ready", "doubt"]
@@ -241,6 +263,7 @@ class ScanQuery(NamedTuple):
     """A keyset listing; ``after`` is a cursor of the same query.
 
     ``id_prefix`` (not empty, of the view ``all`` only): the ids that begin so, in their own order.
+    ``queues`` (of the view ``ready`` only): of these queues; together with ``kinds``, both hold.
     """
 
     view: View = "all"
@@ -251,6 +274,7 @@ class ScanQuery(NamedTuple):
     id_prefix: str | None = None
     after: str | None = None
     limit: int = 100
+    queues: tuple[str, ...] = ()
 
 
 class Page(NamedTuple):
@@ -300,7 +324,29 @@ class Store(Protocol):
         """
         ...
 
-    async def due(self, query: DueQuery) -> Snapshot: ...
+    async def due(self, query: DueQuery) -> Snapshot:
+        """Read what is due, oldest first."""
+        ...
+
+    async def lease(self, query: DueQuery, lease: Lease) -> Snapshot:
+        """Pick what is due and take it, in one step: the records as they are now.
+
+        What ``due`` and one write for each would do, without racing others for the same page.
+        Where the answer is lost, what was picked comes back when its lease is over; a client that
+        sends the call again by itself (the same ``write_id``) gets the first page, and no other.
+        """
+        ...
+
+    async def queues(self, prefix: str = "") -> Sequence[str]:
+        """The queues that begin so and hold a record with a ready time, in order."""
+        ...
+
+    async def wait(self, topics: Sequence[str], *, timeout: float) -> None:
+        """Return when one of these topics has been woken, or after ``timeout`` seconds.
+
+        A hint: it may return early, and what was announced before the call may be missed.
+        """
+        ...
 
     async def scan(self, query: ScanQuery) -> Page:
         """List one page.
@@ -336,13 +382,21 @@ class BlockingStore(Protocol):
     ) -> Sequence[Written | Conflict | StoreError]: ...
 
 
+def root_of(record_id: str) -> str:
+    """The root that a record's id tells: a child's id is its root's, a slash and more."""
+    return record_id.partition("/")[0]
+
+
 def one_root(batch: Batch) -> None:
     """Refuse a batch that names more than one root (every store calls this before anything else).
 
     Raises:
-        CrossRootBatch: naming the roots.
+        CrossRootBatch: naming the roots, or the id that does not begin with its root's.
     """
     changed = (*batch.puts, *batch.extends, *batch.deletes)
     roots = {item.root_id for item in changed} | {guard.id for guard in batch.guards}
     if len(roots) > 1:
         raise CrossRootBatch(f"one batch, one root; this one names {sorted(roots)}")
+    for item in changed:
+        if root_of(item.id) != item.root_id:
+            raise CrossRootBatch(f"{item.id} does not begin with its root {item.root_id}")
