@@ -62,6 +62,17 @@ class NullStore:
         del query
         return Snapshot(now_ms(), 1, ())
 
+    async def lease(self, query: object, lease: object) -> Snapshot:
+        del query, lease
+        return Snapshot(now_ms(), 1, ())
+
+    async def queues(self, prefix: str = "") -> Sequence[str]:
+        del prefix
+        return ()
+
+    async def wait(self, topics: Sequence[str], *, timeout: float) -> None:
+        del topics, timeout
+
     async def scan(self, query: object) -> Page:
         del query
         return Page(now_ms(), 1, (), None)

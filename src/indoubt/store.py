@@ -13,7 +13,7 @@ from typing import Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
-from .errors import CrossRootBatch, StoreError
+from .errors import StoreError
 
 
 class In(msgspec.Struct, frozen=True):
@@ -238,19 +238,30 @@ class DueQuery(msgspec.Struct, frozen=True):
     lane: Lane | None = None
 
 
-class Lease(msgspec.Struct, frozen=True):
-    """What ``Store.lease`` changes on each record that it picks: ownership, and nothing else.
+class Becomes(NamedTuple):
+    """What a lease makes of a state.
 
-    The owner, fence + 1, version + 1, claims + 1, the lease end, and a ready time equal to it.
-    Where ``becomes`` (pairs of state before and after) names the record's state, the claim is the
-    dispatch: the state changes, attempt + 1, dispatched now, a permit of ``permit_ms``.
-    ``event`` is appended to the journal of each.
+    ``sent``: the claim is the dispatch: attempt + 1, dispatched now, a new permit, no doubt.
+    Otherwise: in doubt since now.
+    """
+
+    before: str
+    after: str
+    sent: bool
+
+
+class Lease(NamedTuple):
+    """What ``Store.lease`` changes on each record that it picks: ownership, and the state.
+
+    The owner, fence + 1, version + 1, claims + 1, the lease end, and a ready time equal to it; the
+    state as ``becomes`` says, which leaves a state that it does not name as it is. ``event`` is
+    appended to the journal of each.
     """
 
     owner: str
     lease_ms: int
     permit_ms: int
-    becomes: tuple[tuple[str, str], ...]
+    becomes: tuple[Becomes, ...]
     write_id: str
     event: bytes
 
@@ -385,18 +396,3 @@ class BlockingStore(Protocol):
 def root_of(record_id: str) -> str:
     """The root that a record's id tells: a child's id is its root's, a slash and more."""
     return record_id.partition("/")[0]
-
-
-def one_root(batch: Batch) -> None:
-    """Refuse a batch that names more than one root (every store calls this before anything else).
-
-    Raises:
-        CrossRootBatch: naming the roots, or the id that does not begin with its root's.
-    """
-    changed = (*batch.puts, *batch.extends, *batch.deletes)
-    roots = {item.root_id for item in changed} | {guard.id for guard in batch.guards}
-    if len(roots) > 1:
-        raise CrossRootBatch(f"one batch, one root; this one names {sorted(roots)}")
-    for item in changed:
-        if root_of(item.id) != item.root_id:
-            raise CrossRootBatch(f"{item.id} does not begin with its root {item.root_id}")

@@ -13,7 +13,7 @@ import pytest
 
 from indoubt.errors import AnswerLost, StoreBroken, StoreUnavailable
 from indoubt.store import Batch, Version, Written
-from indoubt.stores.group_commit import GroupCommit
+from indoubt.stores.group_commit import GroupCommit, Work
 from indoubt.stores.sqlite import SQLiteStore
 from indoubt.testing.store_contract.examples import answered, batch, events, put, refused, written
 
@@ -28,7 +28,7 @@ class Gate:
         self.commit = store._engine.commit
         store._queue._commit = self._held
 
-    def _held(self, group: Sequence[Batch]) -> list[Any]:
+    def _held(self, group: Sequence[Work]) -> list[Any]:
         self.groups.append(len(group))
         self.entered.release()
         self.leave.acquire()
@@ -163,8 +163,8 @@ async def test_an_interrupted_leader_answers_and_hands_on(store: SQLiteStore) ->
     commit = gate.commit
     fate: list[str] = []
 
-    def interrupted(group: Sequence[Batch]) -> list[Any]:
-        if any(item.puts[0].id == "leader" for item in group):
+    def interrupted(group: Sequence[Work]) -> list[Any]:
+        if any(isinstance(item, Batch) and item.puts[0].id == "leader" for item in group):
             raise Interrupted
         return commit(group)
 
@@ -197,7 +197,7 @@ def test_a_follower_interrupted_while_it_waits_leaves_its_batch_behind() -> None
     """Driven without threads: the states in which Ctrl-C can find a waiting caller."""
     done: list[int] = []
 
-    def commit(group: Sequence[Batch]) -> list[Any]:
+    def commit(group: Sequence[Work]) -> list[Any]:
         done.extend(1 for _ in group)
         return list(group)
 

@@ -92,6 +92,7 @@ def row_of(record: Record) -> Row:
         doubt_since=record.doubt_since_ms,
         created_at=record.created_at_ms,
         updated_at=record.updated_at_ms,
+        queue=record.queue or record.kind,
         body=body_of(record),
         fixed=fixed_of(record),
     )
@@ -189,6 +190,8 @@ def any_record(draw: st.DrawFn) -> Record:
     drawn |= {name: draw(st.integers(0, 2**40)) for name in COUNTS}
     drawn |= {name: draw(st.booleans()) for name in FLAGS}
     drawn |= {name: draw(TIME) for name in TIMES}
+    # Above the last one's: that of a leased page, which is read as an attempt of its own.
+    drawn["attempt"] = min(drawn["attempt"], attempts[-1].number if attempts else 0)
     # None: a new series; the last attempt's: nothing was sent before it; else: an earlier one's.
     first = draw(MAYBE_TIME | st.sampled_from([a.dispatched_at_ms for a in attempts] or [None]))
     return Record(

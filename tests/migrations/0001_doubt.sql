@@ -3,8 +3,10 @@ ALTER TABLE record ADD COLUMN dispatched_at INTEGER;
 ALTER TABLE record ADD COLUMN doubt_since INTEGER;
 UPDATE record SET doubt_since = updated_at
   WHERE state IN ('in_doubt', 'awaiting_decision', 'permitted');
+ALTER TABLE record ADD COLUMN queue TEXT NOT NULL DEFAULT '';
+UPDATE record SET queue = kind;
 DROP INDEX record_ready;
-CREATE INDEX record_ready ON record(kind, ready_at, id, hash) WHERE ready_at IS NOT NULL;
+CREATE INDEX record_ready ON record(queue, ready_at, id, hash) WHERE ready_at IS NOT NULL;
 CREATE INDEX record_doubt ON record(doubt_since, id) WHERE doubt_since IS NOT NULL;
 CREATE INDEX record_tenant_doubt ON record(tenant_id, doubt_since, id)
   WHERE doubt_since IS NOT NULL;

@@ -81,6 +81,8 @@ if TYPE_CHECKING:
         def body(self) -> bytes: ...
         @property
         def fixed(self) -> bytes: ...
+        @property
+        def queue(self) -> str: ...
 
 
 class Fixed(Struct, frozen=True):
@@ -131,6 +133,7 @@ class Event(Struct, frozen=True):
     evidence: tuple[Evidence, ...] = ()
 
 
+_SENT = frozenset({State.DISPATCHED.value, State.IN_DOUBT.value})
 NO_TIME = 0
 """Stored where a new series has no first dispatch yet; None says that it is the last attempt's."""
 _encode = msgspec.json.Encoder().encode
@@ -191,6 +194,8 @@ def record_of(row: Row) -> Record:
 def _record_of(row: Row) -> Record:
     fixed, body = _fixed(row.fixed), _body(row.body)
     fields = asdict(body)
+    if row.state in _SENT and row.attempt > (body.attempts[-1].number if body.attempts else 0):
+        body = replace(body, attempts=(*body.attempts, _leased(row)))
     if body.attempts:
         dispatched = row.dispatched_at or 0
         last = replace(
@@ -205,6 +210,7 @@ def _record_of(row: Row) -> Record:
         kind=row.kind,
         name=fixed.name,
         fingerprint=fixed.fingerprint,
+        queue=None if row.queue == row.kind else row.queue,
         parent_id=row.parent_id,
         tenant_id=row.tenant_id,
         scope=fixed.scope,
@@ -227,6 +233,25 @@ def _record_of(row: Row) -> Record:
         updated_at_ms=row.updated_at,
         **fields,
     )
+
+
+def _leased(row: Row) -> Attempt:
+    """The attempt of a claim that was the dispatch (``Store.lease``), from its columns.
+
+    Once somebody else has claimed the record, nobody knows whose attempt it was: such a holder is
+    never proven silent.
+    """
+    ours = row.state == State.DISPATCHED
+    return Attempt(
+        number=row.attempt,
+        fence=row.fence if ours else row.fence - 1,
+        owner=(row.owner or "") if ours else "",
+    )
+
+
+def leased_event(owner: str) -> bytes:
+    """Encode the journal entry that every record of a leased page gets."""
+    return _encode(Event(did=("lease",), state="", fence=0, attempt=0, owner=owner))
 
 
 def event_of(commands: Sequence[Command], after: Record) -> bytes:

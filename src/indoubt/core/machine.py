@@ -69,6 +69,23 @@ ALLOWED: dict[type[Command], frozenset[State]] = {
 NEVER_REPLAYED = frozenset({Safety.NON_IDEMPOTENT, Safety.HUMAN_CONFIRMATION_REQUIRED})
 REPLAYABLE = frozenset({Safety.PURE, Safety.IDEMPOTENT, Safety.RETRY_SAFE})
 
+# (state before, state after, whether the claim is the dispatch), for `Store.lease`: what the rules
+# of Claim and Dispatch lead to where nothing but ownership is written.
+LEASED: tuple[tuple[State, State, bool], ...] = (
+    (S.PREPARED, S.DISPATCHED, True),
+    (S.DISPATCHED, S.IN_DOUBT, False),
+)
+LEASED_TO_REPLAY: tuple[tuple[State, State, bool], ...] = (
+    (S.PREPARED, S.DISPATCHED, True),
+    (S.DISPATCHED, S.DISPATCHED, True),
+    (S.IN_DOUBT, S.DISPATCHED, True),
+)
+
+
+def leased(safety: Safety) -> tuple[tuple[State, State, bool], ...]:
+    """What a lease makes of each state, for effects of this class."""
+    return LEASED_TO_REPLAY if safety in REPLAYABLE else LEASED
+
 
 def decide(record: Record | None, commands: Sequence[Command], now_ms: Millis) -> Record | Refused:
     """Apply commands in order to one image of the record: all of them, or the first refusal."""

@@ -180,6 +180,7 @@ class Record(Struct, frozen=True):
     kind: str
     name: str
     fingerprint: str
+    queue: str | None = None
     parent_id: str | None = None
     tenant_id: str | None = None
     scope: str | None = None

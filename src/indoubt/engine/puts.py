@@ -76,6 +76,7 @@ def put_of(
         body_of(after),
         fixed_of(after) if before is None else None,
         event,
+        after.queue or after.kind,
     )
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final
 
-from ..store import KEEP, Absent, Free, In, one_root
+from ..errors import CrossRootBatch
+from ..store import KEEP, Absent, Free, In
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..store import Batch, DueQuery, Extend, Put, ScanQuery, Time
+    from ..store import Batch, DueQuery, Extend, Lease, Put, ScanQuery, Time
 
 INT_MAX: Final = 2**63 - 1
 """SQL's and Redis' integers end here."""
@@ -26,7 +27,7 @@ def check_batches(batches: Sequence[Batch]) -> None:
         ValueError: an id twice, no write id, an integer over 63 bits, a lone surrogate.
     """
     for batch in batches:
-        one_root(batch)
+        _check_root(batch)
         _check_names(batch)
         for put in batch.puts:
             _check_put(put)
@@ -38,6 +39,13 @@ def check_batches(batches: Sequence[Batch]) -> None:
         for delete in batch.deletes:
             check_text(delete.id, "id")
             _check_int(delete.version, "version")
+
+
+def _check_root(batch: Batch) -> None:
+    changed = (*batch.puts, *batch.extends, *batch.deletes)
+    roots = {item.root_id for item in changed} | {guard.id for guard in batch.guards}
+    if len(roots) > 1:
+        raise CrossRootBatch(f"one batch, one root; this one names {sorted(roots)}")
 
 
 def _check_names(batch: Batch) -> None:
@@ -55,9 +63,9 @@ def _check_names(batch: Batch) -> None:
 
 def _check_put(put: Put) -> None:
     # Nearly all are fine: look at all fields at once, and for the culprit only if there is one.
-    texts = (put.id, put.root_id, put.kind, put.state, put.tenant_id, put.parent_id, put.owner)
+    texts = (*put[:5], put.state, put.owner, put.queue)
     if not "".join([text for text in texts if text]).isascii():
-        _blame(put, ("id", "root_id", "kind", "state", "tenant_id", "parent_id", "owner"))
+        _blame(put, ("id", "root_id", "kind", "state", "tenant_id", "parent_id", "owner", "queue"))
     if not (
         -INT_MAX <= put.fence <= INT_MAX
         and -INT_MAX <= put.claims <= INT_MAX
@@ -144,16 +152,45 @@ def check_due(query: DueQuery) -> None:
     """Refuse a due query without bounds.
 
     Raises:
-        ValueError: a kind twice, a quota or lane out of range.
+        ValueError: a queue twice, a quota or lane out of range.
     """
-    kinds = [kind for kind, _ in query.quotas]
-    if len(set(kinds)) < len(kinds):
-        raise ValueError("quotas name a kind twice")
-    for kind, limit in query.quotas:
-        check_text(kind, "kind")
+    queues = [queue for queue, _ in query.quotas]
+    if len(set(queues)) < len(queues):
+        raise ValueError("quotas name a queue twice")
+    for queue, limit in query.quotas:
+        check_text(queue, "queue")
         _check_limit(limit, 0)
     if query.lane and not (0 <= query.lane.index < query.lane.count <= PAGE_MAX):
         raise ValueError(f"a lane's index is below its count, which is at most {PAGE_MAX}")
+
+
+def check_lease(query: DueQuery, lease: Lease) -> None:
+    """Refuse a lease that no store may give.
+
+    Raises:
+        ValueError: as ``check_due``; no owner, no write id, or a length that is not positive.
+    """
+    check_due(query)
+    for name in ("owner", "write_id"):
+        value: str = getattr(lease, name)
+        if not value:
+            raise ValueError(f"a lease needs its {name}")
+        check_text(value, name)
+    for name in ("lease_ms", "permit_ms"):
+        if not 0 < getattr(lease, name) <= INT_MAX // 2:
+            raise ValueError(f"{name} is positive, and less than 63 bits")
+
+
+def check_wait(topics: Sequence[str], timeout: float) -> None:
+    """Refuse to wait for ever.
+
+    Raises:
+        ValueError: naming the field.
+    """
+    for topic in topics:
+        check_text(topic, "topic")
+    if not 0 <= timeout < INT_MAX:  # NaN is neither
+        raise ValueError(f"timeout: seconds, not negative: {timeout}")
 
 
 def check_scan(query: ScanQuery) -> None:
@@ -163,7 +200,10 @@ def check_scan(query: ScanQuery) -> None:
         ValueError: naming the field.
     """
     _check_limit(query.limit, 1)
-    for name, values in (("kinds", query.kinds), ("states", query.states)):
+    if query.queues and query.view != "ready":
+        raise ValueError(f"queues belong to the view ready, not {query.view}")
+    named = (("kinds", query.kinds), ("states", query.states), ("queues", query.queues))
+    for name, values in named:
         for value in values:
             check_text(value, name)
     for name, value in (("tenant_id", query.tenant_id), ("parent_id", query.parent_id)):
@@ -199,6 +239,8 @@ def _check_limit(limit: int, least: int) -> None:
 
 def above_prefix(prefix: str) -> str:
     """The least text above all that begin so: by code points, which is how UTF-8 orders bytes."""
+    if not prefix:
+        return "\U0010ffff"
     above = ord(prefix[-1]) + 1
     return prefix[:-1] + chr(0xE000 if above == 0xD800 else above)  # noqa: PLR2004 - surrogates
 

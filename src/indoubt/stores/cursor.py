@@ -71,6 +71,7 @@ def _digest(query: ScanQuery, store: str, text: bytes) -> bytes:
         named,
         query.parent_id,
         query.id_prefix,
+        sorted(set(query.queues)),
         text,
     )
     return hashlib.blake2b(msgspec.msgpack.encode(bound), digest_size=_DIGEST).digest()

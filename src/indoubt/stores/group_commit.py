@@ -10,16 +10,18 @@ import asyncio
 import threading
 import weakref
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ..store import Batch, Conflict, DueQuery, Lease, Snapshot, Written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from ..errors import StoreError
-    from ..store import Batch, Conflict, Written
 
     Answer = Written | Conflict | StoreError
-    Resolved = tuple[asyncio.Future[list[Answer]], list[Answer]]
+    Result = Answer | Snapshot
+    Resolved = tuple[asyncio.Future[list[Result]], list[Result]]
 
 GROUP_MAX: Final = 512
 """Calls in one commit: bounds how long the first of them waits."""
@@ -27,15 +29,25 @@ GATHER_S: Final = 0.01
 """How long the writer thread waits for an event loop to come round, at most."""
 
 
+class Leasing(NamedTuple):
+    """A lease among the batches of a group."""
+
+    query: DueQuery
+    lease: Lease
+
+
+Work = Batch | Leasing
+
+
 class _Call:
     """One caller's batches; it waits on a future, or on a lock, or not any more."""
 
     __slots__ = ("answers", "batches", "future", "leads", "wake")
 
-    def __init__(self, batches: Sequence[Batch]) -> None:
+    def __init__(self, batches: Sequence[Work]) -> None:
         self.batches = batches
-        self.answers: list[Answer] = []
-        self.future: asyncio.Future[list[Answer]] | None = None
+        self.answers: list[Result] = []
+        self.future: asyncio.Future[list[Result]] | None = None
         self.wake: threading.Lock | None = None
         self.leads = False
 
@@ -48,7 +60,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        commit: Callable[[Sequence[Batch]], list[Answer]],
+        commit: Callable[[Sequence[Work]], list[Result]],
         lost: Callable[[BaseException], Answer],
     ) -> None:
         self._commit = commit
@@ -62,7 +74,7 @@ class GroupCommit:
         self._signal = threading.Semaphore(0)
         self._crowd = False
 
-    def write(self, batches: Sequence[Batch]) -> list[Answer] | None:
+    def write(self, batches: Sequence[Work]) -> list[Result] | None:
         """Commit on the calling thread, or wait for whoever does; None once closed."""
         with self._mutex:
             if self._closed:
@@ -75,7 +87,7 @@ class GroupCommit:
             self._lead([call])
         return call.answers
 
-    def submit(self, batches: Sequence[Batch]) -> asyncio.Future[list[Answer]] | None:
+    def submit(self, batches: Sequence[Work]) -> asyncio.Future[list[Result]] | None:
         """Have the writer thread commit; None once closed."""
         call = _Call(batches)
         call.future = asyncio.get_running_loop().create_future()
@@ -98,14 +110,14 @@ class GroupCommit:
             self._signal.release()
             writer.join()
 
-    def _enqueued(self, batches: Sequence[Batch]) -> _Call:
+    def _enqueued(self, batches: Sequence[Work]) -> _Call:
         call = _Call(batches)
         call.wake = threading.Lock()
         call.wake.acquire()
         self._waiting.append(call)
         return call
 
-    def _lead_alone(self, batches: Sequence[Batch]) -> list[Answer]:
+    def _lead_alone(self, batches: Sequence[Work]) -> list[Result]:
         """The lead was free, so nobody waits yet; who comes meanwhile is in the next group."""
         try:
             return self._commit(batches)

@@ -24,18 +24,23 @@ from .checks import (
     check_due,
     check_ids,
     check_journal,
+    check_lease,
     check_scan,
+    check_text,
+    check_wait,
     lane_hash,
     stamp,
 )
 from .clock import Clock, StoreTime
 from .cursor import position, read_cursor, write_cursor
 from .judge import Held, refusal, repeated, versions
+from .leasing import leased
+from .wakes import Wakes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..store import Batch, DueQuery, Extend, Lane, Put, ScanQuery
+    from ..store import Batch, DueQuery, Extend, Lane, Lease, Put, ScanQuery
 
 _CAPABILITIES: Final = Capabilities(
     durable=False,
@@ -99,6 +104,7 @@ class MemoryStore:
         self._time = StoreTime(clock)
         self._name = f"memory {os.getpid()}.{next(_numbers)}:{_EPOCH}"
         self._rows: dict[str, _Row] = {}
+        self._wakes = Wakes()
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._closed = False
@@ -122,14 +128,40 @@ class MemoryStore:
         check_batches(batches)
         with self._usable():
             now = self._now()
-            return [self._apply(batch, now) for batch in batches]
+            answers = [self._apply(batch, now) for batch in batches]
+        self._wakes.announce(batches, answers)
+        return answers
 
     async def due(self, query: DueQuery) -> Snapshot:
         check_due(query)
         with self._usable():
             now = self._now()
-            found = [record for quota in query.quotas for record in self._due(query, *quota, now)]
-            return Snapshot(now, _EPOCH, tuple(sorted(found, key=_by_ready)))
+            return Snapshot(now, _EPOCH, self._due(query, now))
+
+    async def lease(self, query: DueQuery, lease: Lease) -> Snapshot:
+        check_lease(query, lease)
+        with self._usable():
+            now = self._now()
+            taken = tuple([leased(record, lease, now) for record in self._due(query, now)])
+            for record in taken:
+                row = self._rows[record.id]
+                entry = _Entry(lease.write_id, Event(record.version, now, lease.event))
+                self._rows[record.id] = _Row(row.n, record, (*row.journal, entry))
+            return Snapshot(now, _EPOCH, taken)
+
+    async def queues(self, prefix: str = "") -> Sequence[str]:
+        check_text(prefix, "prefix")
+        with self._usable():
+            records = [row.record for row in self._rows.values()]
+        return sorted(
+            {r.queue for r in records if r.ready_at is not None and r.queue.startswith(prefix)}
+        )
+
+    async def wait(self, topics: Sequence[str], *, timeout: float) -> None:
+        check_wait(topics, timeout)
+        with self._usable():
+            pass
+        await self._wakes.wait(topics, timeout=timeout)
 
     async def scan(self, query: ScanQuery) -> Page:
         check_scan(query)
@@ -222,11 +254,15 @@ class MemoryStore:
         journal = self._rows[record_id].journal
         return next((e.write_id for e in journal if e.event.sequence == version), None)
 
-    def _due(self, query: DueQuery, kind: str, limit: int, now: int) -> list[Stored]:
+    def _due(self, query: DueQuery, now: int) -> tuple[Stored, ...]:
+        found = [record for quota in query.quotas for record in self._queued(query, *quota, now)]
+        return tuple(sorted(found, key=_by_ready))
+
+    def _queued(self, query: DueQuery, queue: str, limit: int, now: int) -> list[Stored]:
         found = [
             row.record
             for row in self._rows.values()
-            if row.record.kind == kind
+            if row.record.queue == queue
             and row.record.ready_at is not None
             and row.record.ready_at <= now
             and (query.lane is None or _in_lane(row.record.id, query.lane))
@@ -247,6 +283,7 @@ def _listed(query: ScanQuery, record: Stored) -> bool:
     return (
         when is not None
         and (not query.kinds or record.kind in query.kinds)
+        and (not query.queues or record.queue in query.queues)
         and (not query.states or record.state in query.states)
         and (query.tenant_id is ANY_TENANT or record.tenant_id == query.tenant_id)
         and (query.parent_id is None or record.parent_id == query.parent_id)
@@ -278,11 +315,12 @@ def _inserted(put: Put, version: int, now: int) -> Stored:
         updated_at=now,
         body=put.body or b"",
         fixed=put.fixed or b"",
+        queue=put.queue or put.kind,
     )
 
 
 def _moved(old: Stored, put: Put, version: int, now: int) -> Stored:
-    """Identity (root, tenant, parent, kind) and the fixed part are written once."""
+    """Identity (root, tenant, parent, kind, queue) and the fixed part are written once."""
     return old._replace(
         version=version,
         state=put.state,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         Conflict,
         DueQuery,
         Event,
+        Lease,
         Page,
         ScanQuery,
         Snapshot,
@@ -264,6 +265,22 @@ class CrashStore:
         """As the inner store."""
         with _Reading(self._fate, "due"):
             return await self._inner.due(query)
+
+    async def lease(self, query: DueQuery, lease: Lease) -> Snapshot:
+        """As the inner store; without an answer, what was picked may be ours."""
+        with _Reading(self._fate, "lease"):
+            return await self._inner.lease(query, lease)
+
+    async def queues(self, prefix: str = "") -> Sequence[str]:
+        """As the inner store."""
+        with _Reading(self._fate, "queues"):
+            return await self._inner.queues(prefix)
+
+    async def wait(self, topics: Sequence[str], *, timeout: float) -> None:
+        """As the inner store; a process that does not reach it waits all the same."""
+        if self._fate.dead:
+            raise Crash("this process is dead")
+        await self._inner.wait(topics, timeout=timeout)
 
     async def scan(self, query: ScanQuery) -> Page:
         """As the inner store."""

@@ -107,7 +107,7 @@ class Fault:
         query, limit = _waiting(timeout, {"requests": str(requests)})
         self._check(exchange(self._url, "GET", self._path, query=query, timeout=limit), requests)
 
-    async def wait_reached_async(self, timeout: float = 10.0, *, requests: int = 1) -> None:  # noqa: ASYNC109
+    async def wait_reached_async(self, timeout: float = 10.0, *, requests: int = 1) -> None:
         """`wait_reached` for a test whose own event loop sends the requests."""
         query, limit = _waiting(timeout, {"requests": str(requests)})
         reply = await exchange_async(self._url, "GET", self._path, query=query, timeout=limit)

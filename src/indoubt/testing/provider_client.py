@@ -110,7 +110,7 @@ async def act_async(
     amount: Any,
     *,
     idempotency_key: str | None = None,
-    timeout: float = TIMEOUT_S,  # noqa: ASYNC109 (the same call as `act`)
+    timeout: float = TIMEOUT_S,
 ) -> Act:
     """`act` without blocking; raises the same."""
     body = _act(key, amount, idempotency_key)
@@ -135,7 +135,7 @@ async def find_async(
     key: str | None,
     *,
     idempotency_key: str | None = None,
-    timeout: float = TIMEOUT_S,  # noqa: ASYNC109 (the same call as `find`)
+    timeout: float = TIMEOUT_S,
 ) -> Lookup:
     """`find` without blocking; raises the same."""
     query = _query(key, idempotency_key)
@@ -227,7 +227,7 @@ async def exchange_async(
     *,
     query: dict[str, str] | None = None,
     body: dict[str, Any] | None = None,
-    timeout: float = TIMEOUT_S,  # noqa: ASYNC109 (the same call as `exchange`)
+    timeout: float = TIMEOUT_S,
 ) -> wire.Reply:
     """`exchange` without blocking; raises the same."""
     async with asyncio.timeout(timeout):

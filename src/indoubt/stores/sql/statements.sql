@@ -19,15 +19,15 @@ UPDATE meta SET now_ms = :now_ms, boot_ms = :boot_ms, boot = :boot WHERE one = 1
 -- name: insert
 INSERT INTO record(id, root_id, tenant_id, parent_id, kind, version, state, owner, fence, claims,
   attempt, cancel_requested, store_epoch, lease_until, permit_until, ready_at, dispatched_at,
-  doubt_since, updated_at, created_at, body, fixed, hash)
+  doubt_since, updated_at, created_at, body, fixed, hash, queue)
 VALUES (:id, :root_id, :tenant_id, :parent_id, :kind, :version, :state, :owner, :fence, :claims,
   :attempt, :cancel_requested, :store_epoch, :lease_until, :permit_until, :ready_at, :dispatched_at,
-  :doubt_since, :now, :now, :body, :fixed, :hash)
+  :doubt_since, :now, :now, :body, :fixed, :hash, :queue)
 ON CONFLICT (id) DO NOTHING RETURNING n
 
 -- name: moved
 -- What changes with a version; a bit of :keep leaves the stored time as it is. Identity (root,
--- tenant, parent, kind) and the fixed part are written once.
+-- tenant, parent, kind, queue) and the fixed part are written once.
 UPDATE record SET version = version + 1, state = :state, owner = :owner, fence = :fence,
   claims = :claims, attempt = :attempt, cancel_requested = :cancel_requested,
   store_epoch = :store_epoch,
@@ -53,6 +53,17 @@ UPDATE record SET
   ready_at = CASE WHEN :keep & 4 THEN ready_at ELSE :ready_at END
 WHERE id = :id AND owner = :owner AND fence = :fence RETURNING n
 
+-- name: take
+-- Ownership, and where the claim is the dispatch (:dispatched) the new attempt. The caller names
+-- the state, because it has just read the row under the same write lock.
+UPDATE record SET version = version + 1, owner = :owner, fence = fence + 1, claims = claims + 1,
+  lease_until = :lease_until, ready_at = :lease_until, state = :state,
+  attempt = attempt + :sent,
+  dispatched_at = CASE WHEN :sent THEN :now ELSE dispatched_at END,
+  permit_until = CASE WHEN :sent THEN :permit_until ELSE permit_until END,
+  doubt_since = :doubt_since, updated_at = :now
+WHERE n = :n
+
 -- name: append
 INSERT INTO journal(n, version, at, write_id, event) VALUES (:n, :version, :at, :write_id, :event)
 
@@ -71,20 +82,20 @@ SELECT write_id FROM journal WHERE n = :n AND version = :version
 -- name: columns
 n, id, root_id, tenant_id, parent_id, kind, version, state, owner, fence, claims, attempt,
   cancel_requested, store_epoch, lease_until, permit_until, ready_at, dispatched_at, doubt_since,
-  created_at, updated_at, body, fixed
+  created_at, updated_at, body, fixed, queue
 
 -- name: read
 SELECT {columns} FROM record WHERE id = :id
 
 -- name: due
--- One statement per kind: asked for several kinds at once, the whole backlog would be sorted.
+-- One statement per queue: asked for several at once, the whole backlog would be sorted.
 SELECT {columns} FROM record
-WHERE kind = :kind AND ready_at IS NOT NULL AND ready_at <= :now
+WHERE queue = :queue AND ready_at IS NOT NULL AND ready_at <= :now
 ORDER BY ready_at, id LIMIT :limit
 
 -- name: due_lane
 SELECT {columns} FROM record
-WHERE kind = :kind AND ready_at IS NOT NULL AND ready_at <= :now AND hash % :count = :index
+WHERE queue = :queue AND ready_at IS NOT NULL AND ready_at <= :now AND hash % :count = :index
 ORDER BY ready_at, id LIMIT :limit
 
 -- name: journal
@@ -115,19 +126,20 @@ WHERE id >= :least AND id < :above AND id <> :after_id AND {kinds} AND {filters}
 ORDER BY id LIMIT :limit
 
 -- name: scan_ready
--- As `due`, one kind at a time.
+-- As `due`, one queue at a time.
 SELECT {columns} FROM record
-WHERE kind = :kind AND ready_at IS NOT NULL AND (ready_at, id) > (:after, :after_id) AND {filters}
+WHERE queue = :queue AND ready_at IS NOT NULL AND (ready_at, id) > (:after, :after_id) AND {kinds}
+  AND {filters}
 ORDER BY ready_at, id LIMIT :limit
 
--- name: ready_kinds
--- Hops from kind to kind through the index; DISTINCT would walk through all of it.
-WITH RECURSIVE hop(kind) AS (
-  SELECT min(kind) FROM record WHERE ready_at IS NOT NULL
+-- name: queues
+-- Hops from queue to queue through the index; DISTINCT would walk through all of it.
+WITH RECURSIVE hop(queue) AS (
+  SELECT min(queue) FROM record WHERE ready_at IS NOT NULL AND queue >= :prefix
   UNION ALL
-  SELECT (SELECT min(kind) FROM record WHERE ready_at IS NOT NULL AND kind > hop.kind)
-  FROM hop WHERE hop.kind IS NOT NULL)
-SELECT kind FROM hop WHERE kind IS NOT NULL
+  SELECT (SELECT min(queue) FROM record WHERE ready_at IS NOT NULL AND queue > hop.queue)
+  FROM hop WHERE hop.queue < :above)
+SELECT queue FROM hop WHERE queue < :above
 
 -- name: scan_doubt
 SELECT {columns} FROM record

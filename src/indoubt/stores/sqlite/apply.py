@@ -6,17 +6,21 @@ needs to be undone for a conflict.
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING, Any, Final
 
 from ...store import KEEP, Absent, Conflict, Free, In, Snapshot, Stored, Written
 from ..checks import lane_hash, stamp
+from ..group_commit import Leasing
 from ..judge import Held, refusal, repeated, versions
+from ..leasing import leased
 from ..sql import statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ...store import Batch, Delete, Extend, Put, Time
+    from ...store import Batch, Delete, DueQuery, Extend, Put, Time
+    from ..group_commit import Work
     from .connection import Connection
 
 _SQL: Final = statements()
@@ -25,6 +29,7 @@ _UPDATE: Final = _SQL["update"].text
 _UPDATE_FREE: Final = _SQL["update_free"].text
 _EXTEND: Final = _SQL["extend"].text
 _APPEND: Final = _SQL["append"].text
+_TAKE: Final = _SQL["take"]
 _HELD: Final = _SQL["held"].text
 _WROTE: Final = _SQL["wrote"].text
 _READ: Final = _SQL["read"].text
@@ -42,7 +47,10 @@ class Applier:
         self._epoch = epoch
         self.dirty = False
 
-    def apply(self, batch: Batch) -> Written | Conflict:
+    def apply(self, work: Work) -> Written | Conflict | Snapshot:
+        return self._lease(work) if isinstance(work, Leasing) else self._batch(work)
+
+    def _batch(self, batch: Batch) -> Written | Conflict:
         first = versions(batch)
         if len(batch.puts) == 1 and not (batch.guards or batch.extends or batch.deletes):
             # The blind first write: its own WHERE is the check, so nothing is read before it.
@@ -54,6 +62,29 @@ class Applier:
             self._write(batch, first)
         self.dirty = True
         return Written(self._now, self._epoch, first)
+
+    def _lease(self, work: Leasing) -> Snapshot:
+        """Take what is due. The write lock is ours, so what was read is still so."""
+        lease, now = work.lease, self._now
+        taken: list[Stored] = []
+        for n, old in due(self._db, work.query, now):
+            new = leased(old, lease, now)
+            sent = new.attempt - old.attempt
+            given = {
+                "owner": lease.owner,
+                "lease_until": new.lease_until,
+                "state": new.state,
+                "sent": sent,
+                "now": now,
+                "permit_until": new.permit_until,
+                "doubt_since": new.doubt_since,
+                "n": n,
+            }
+            self._rows(_TAKE.text, _TAKE.values(given))
+            self._rows(_APPEND, (n, new.version, now, lease.write_id, lease.event))
+            taken.append(new)
+        self.dirty = self.dirty or bool(taken)
+        return Snapshot(now, self._epoch, tuple(taken))
 
     def _write(self, batch: Batch, first: tuple[int, ...]) -> None:
         for delete in batch.deletes:
@@ -121,6 +152,23 @@ class Applier:
         return self._db.execute(sql, values).fetchall()
 
 
+def due(db: Connection, query: DueQuery, now_ms: int) -> list[tuple[int, Stored]]:
+    """Row numbers and records that are due, oldest first."""
+    statement, lane = _SQL["due_lane" if query.lane else "due"], query.lane
+    given = {"index": lane.index, "count": lane.count} if lane else {}
+    pages = [
+        select(db, statement.text, statement.values(values))
+        for queue, limit in query.quotas
+        for values in [{**given, "queue": queue, "now": now_ms, "limit": limit}]
+    ]
+    return list(heapq.merge(*pages, key=lambda found: (found[1].ready_at, found[1].id)))
+
+
+def select(db: Connection, sql: str, values: tuple[Any, ...]) -> list[tuple[int, Stored]]:
+    """Row numbers and records of a statement that reads the block ``columns``."""
+    return [(row[0], stored(row)) for row in db.execute(sql, values).fetchall()]
+
+
 def stored(row: Any) -> Stored:
     """A record from a row of the block ``columns``."""
     values = list(row[1:])
@@ -149,6 +197,7 @@ def _insert_values(put: Put, version: int, now: int) -> tuple[Any, ...]:
         put.body or b"",
         put.fixed or b"",
         lane_hash(put.id),
+        put.queue or put.kind,
     )
 
 

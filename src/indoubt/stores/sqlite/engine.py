@@ -17,8 +17,7 @@ from .schema import check_not_newer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...store import Batch
-    from ..group_commit import Answer
+    from ..group_commit import Result, Work
     from .connection import Connection, Place
     from .turns import Turns
 
@@ -38,7 +37,7 @@ class Engine:
         self._wary = False
         self.commits = 0
 
-    def commit(self, group: Sequence[Batch]) -> list[Answer]:
+    def commit(self, group: Sequence[Work]) -> list[Result]:
         """Apply every batch by itself; all that can be applied share one COMMIT."""
         try:
             db = self._begin()
@@ -70,11 +69,11 @@ class Engine:
             self._turns.taken()
         return self._db
 
-    def _apply(self, db: Connection, group: Sequence[Batch]) -> tuple[list[Answer], bool]:
+    def _apply(self, db: Connection, group: Sequence[Work]) -> tuple[list[Result], bool]:
         found, epoch = read_clock(db, self._place.path)
         moment = self._time.now(found)
         applier = Applier(db, moment.now_ms, epoch)
-        answers: list[Answer] = [applier.apply(batch) for batch in group]
+        answers: list[Result] = [applier.apply(batch) for batch in group]
         if applier.dirty:
             db.execute(_TICK, moment).fetchall()
             if self._wary:
@@ -83,7 +82,7 @@ class Engine:
                 db.cache_flush()
         return answers, applier.dirty
 
-    def _commit(self, db: Connection, answers: list[Answer]) -> list[Answer]:
+    def _commit(self, db: Connection, answers: list[Result]) -> list[Result]:
         try:
             db.execute("COMMIT").fetchall()
         except Exception as error:  # noqa: BLE001
@@ -97,7 +96,7 @@ class Engine:
         self.commits += 1
         return answers
 
-    def _failed(self, group: Sequence[Batch], error: Exception) -> list[Answer]:
+    def _failed(self, group: Sequence[Work], error: Exception) -> list[Result]:
         self._undo()
         if len(group) > 1 and concerns_one_batch(error):
             return [answer for batch in group for answer in self.commit([batch])]

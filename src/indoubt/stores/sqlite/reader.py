@@ -17,7 +17,7 @@ from ..checks import above_prefix
 from ..clock import StoreTime
 from ..cursor import Position, position, read_cursor, write_cursor
 from ..sql import statements
-from .apply import stored
+from .apply import due, select, stored
 from .connection import close
 from .engine import read_clock
 from .faults import trouble
@@ -55,17 +55,13 @@ class Reader:
         return Snapshot(now_ms, epoch, tuple(records))
 
     def due(self, query: DueQuery) -> Snapshot:
-        statement = _SQL["due_lane" if query.lane else "due"]
-        lane = query.lane
-        given = {"index": lane.index, "count": lane.count} if lane else {}
         with self._snapshot() as (db, now_ms, epoch):
-            pages = [
-                _select(db, statement.text, statement.values(values))
-                for kind, limit in query.quotas
-                for values in [{**given, "kind": kind, "now": now_ms, "limit": limit}]
-            ]
-        records = heapq.merge(*pages, key=lambda found: (found[1].ready_at, found[1].id))
-        return Snapshot(now_ms, epoch, tuple(record for _, record in records))
+            found = due(db, query, now_ms)
+        return Snapshot(now_ms, epoch, tuple([record for _, record in found]))
+
+    def queues(self, prefix: str) -> tuple[str, ...]:
+        with self._snapshot() as (db, _, _):
+            return tuple(_queues(db, prefix))
 
     def scan(self, query: ScanQuery) -> Page:
         with self._snapshot() as (db, now_ms, epoch):
@@ -122,10 +118,6 @@ def _transaction(db: Connection) -> Generator[None]:
             db.execute("ROLLBACK").fetchall()
 
 
-def _select(db: Connection, sql: str, values: tuple[Any, ...]) -> list[tuple[int, Stored]]:
-    return [(row[0], stored(row)) for row in db.execute(sql, values).fetchall()]
-
-
 def _scan(db: Connection, query: ScanQuery, after: Position) -> Iterable[tuple[int, Stored]]:
     """Up to one record more than the page holds, so that its end is known."""
     given: dict[str, Any] = {
@@ -143,11 +135,13 @@ def _scan(db: Connection, query: ScanQuery, after: Position) -> Iterable[tuple[i
         given |= {"least": max(query.id_prefix, after[1]), "above": above}
     if query.view != "ready":
         statement = _SQL[_statement(query)]
-        return _select(db, statement.text, statement.values(given))
+        return select(db, statement.text, statement.values(given))
     statement = _SQL["scan_ready"]
-    kinds = sorted(set(query.kinds)) or [kind for (kind,) in db.execute(_SQL["ready_kinds"].text)]
-    # One statement per kind: asked for several at once, the whole backlog would be sorted.
-    rows = [db.execute(statement.text, statement.values({**given, "kind": kind})) for kind in kinds]
+    # One statement per queue: asked for several at once, the whole backlog would be sorted.
+    rows = [
+        db.execute(statement.text, statement.values({**given, "queue": queue}))
+        for queue in sorted(set(query.queues)) or _queues_of(db, query.kinds)
+    ]
     try:
         pages = (((row[0], stored(row)) for row in page) for page in rows)
         merged = heapq.merge(*pages, key=lambda found: position(query, *found))
@@ -155,6 +149,19 @@ def _scan(db: Connection, query: ScanQuery, after: Position) -> Iterable[tuple[i
     finally:
         for page in rows:  # one left open would hold the snapshot
             page.close(force=True)
+
+
+def _queues(db: Connection, prefix: str) -> list[str]:
+    statement = _SQL["queues"]
+    given = {"prefix": prefix, "above": above_prefix(prefix)}
+    return [queue for (queue,) in db.execute(statement.text, statement.values(given)).fetchall()]
+
+
+def _queues_of(db: Connection, kinds: Sequence[str]) -> list[str]:
+    """The queues that may hold records of these kinds; of none: all."""
+    if not kinds:
+        return _queues(db, "")
+    return [queue for kind in sorted(set(kinds)) for queue in (kind, *_queues(db, f"{kind}:"))]
 
 
 def _statement(query: ScanQuery) -> str:

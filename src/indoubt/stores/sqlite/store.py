@@ -8,13 +8,22 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from ...errors import ForkedHandle, StoreUnavailable
+from ...errors import ForkedHandle, StoreError, StoreUnavailable
 from ...store import Capabilities
-from ..checks import check_batches, check_due, check_ids, check_journal, check_scan
+from ..checks import (
+    check_batches,
+    check_due,
+    check_ids,
+    check_journal,
+    check_lease,
+    check_scan,
+    check_text,
+    check_wait,
+)
 from ..clock import Clock, StoreTime
-from ..group_commit import GroupCommit
+from ..group_commit import GroupCommit, Leasing, Work
 from ..owners import Owners
 from .connection import PATIENCE_MS, Place
 from .engine import Engine
@@ -22,12 +31,13 @@ from .faults import answer_lost
 from .reader import Reader
 from .schema import prepare
 from .turns import Turns
+from .wakes import FileWakes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...store import Batch, DueQuery, Event, Page, ScanQuery, Snapshot
-    from ..group_commit import Answer
+    from ...store import Batch, DueQuery, Event, Lease, Page, ScanQuery, Snapshot
+    from ..group_commit import Answer, Result
 
 _DURABLE_WHY: Final = "SQLite syncs its write-ahead log (synchronous=FULL) before it answers."
 T = TypeVar("T")
@@ -69,6 +79,7 @@ class SQLiteStore:
         self._turns = Turns(place, self._owners.folder / ".turn")
         self._engine = Engine(place, time, self._turns)
         self._queue = GroupCommit(self._engine.commit, partial(answer_lost, path=self.path))
+        self._wakes = FileWakes(place)
         self._reader = Reader(place, time, self.meta.incarnation)
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="indoubt-reader")
         self._closing = threading.Lock()
@@ -101,10 +112,9 @@ class SQLiteStore:
     async def write(self, batches: Sequence[Batch]) -> Sequence[Answer]:
         check_batches(batches)
         self._usable()
-        future = self._queue.submit(batches)
-        if future is None:
-            raise _closed()
-        return await future
+        answers = cast("list[Answer]", await self._handed_in(batches))
+        self._wakes.announce(batches, answers)
+        return answers
 
     def write_blocking(self, batches: Sequence[Batch]) -> Sequence[Answer]:
         check_batches(batches)
@@ -112,11 +122,29 @@ class SQLiteStore:
         answers = self._queue.write(batches)
         if answers is None:
             raise _closed()
-        return answers
+        self._wakes.announce(batches, answers)
+        return cast("list[Answer]", answers)
 
     async def due(self, query: DueQuery) -> Snapshot:
         check_due(query)
         return await self._off_loop(partial(self._reader.due, query))
+
+    async def lease(self, query: DueQuery, lease: Lease) -> Snapshot:
+        check_lease(query, lease)
+        self._usable()
+        (answer,) = await self._handed_in((Leasing(query, lease),))
+        if isinstance(answer, StoreError):
+            raise answer
+        return cast("Snapshot", answer)
+
+    async def queues(self, prefix: str = "") -> Sequence[str]:
+        check_text(prefix, "prefix")
+        return await self._off_loop(partial(self._reader.queues, prefix))
+
+    async def wait(self, topics: Sequence[str], *, timeout: float) -> None:
+        check_wait(topics, timeout)
+        self._usable()
+        await self._wakes.wait(topics, timeout=timeout)
 
     async def scan(self, query: ScanQuery) -> Page:
         check_scan(query)
@@ -154,8 +182,15 @@ class SQLiteStore:
                 self._queue.close()
                 self._threads.shutdown()
                 self._reader.close()
+                self._wakes.close()
                 self._engine.close()
                 self._turns.close()
+
+    async def _handed_in(self, work: Sequence[Work]) -> list[Result]:
+        future = self._queue.submit(work)
+        if future is None:
+            raise _closed()
+        return await future
 
     async def _off_loop(self, ask: Callable[[], T]) -> T:
         self._usable()

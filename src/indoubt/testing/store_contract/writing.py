@@ -32,7 +32,7 @@ class Writing:
     """Part of ``StoreContract``."""
 
     async def test_every_field_of_an_insert_is_read_back(self, bench: Bench) -> None:
-        answer = await written(bench.store, put())
+        answer = await written(bench.store, put(queue="effect:queue-1"))
         now = answer.now_ms
         assert await stored(bench.store) == Stored(
             id="a",
@@ -57,6 +57,7 @@ class Writing:
             updated_at=now,
             body=b"body of a",
             fixed=b"fixed part of a",
+            queue="effect:queue-1",
         )
         assert (answer.versions, answer.repeated, answer.superseded) == ((1,), False, False)
 

@@ -23,6 +23,7 @@ CREATE TABLE record(
   tenant_id TEXT,
   parent_id TEXT,
   kind TEXT NOT NULL,
+  queue TEXT NOT NULL,          -- which listing it is due in: its kind, or its kind:more
   version INTEGER NOT NULL,
   state TEXT NOT NULL,
   owner TEXT,
@@ -42,7 +43,7 @@ CREATE TABLE record(
   fixed BLOB NOT NULL
 ) STRICT;
 -- The hash stands behind, so that a lane passes over the records of others without reading them.
-CREATE INDEX record_ready ON record(kind, ready_at, id, hash) WHERE ready_at IS NOT NULL;
+CREATE INDEX record_ready ON record(queue, ready_at, id, hash) WHERE ready_at IS NOT NULL;
 CREATE INDEX record_doubt ON record(doubt_since, id) WHERE doubt_since IS NOT NULL;
 CREATE INDEX record_tenant_doubt ON record(tenant_id, doubt_since, id)
   WHERE doubt_since IS NOT NULL;
