@@ -14,6 +14,7 @@ from indoubt.store import (
     KEEP,
     Absent,
     Batch,
+    Becomes,
     Delete,
     DueQuery,
     Extend,
@@ -21,6 +22,7 @@ from indoubt.store import (
     Guard,
     In,
     Lane,
+    Lease,
     Put,
     ScanQuery,
     Store,
@@ -95,10 +97,11 @@ def drafts(draw: st.DrawFn) -> Draft:
 @st.composite
 def fields(draw: st.DrawFn) -> dict[str, Any]:
     small = st.integers(0, 3)
+    kind = draw(st.sampled_from(KINDS))
     return {
         "tenant_id": draw(st.sampled_from(TENANTS)),
         "parent_id": draw(st.sampled_from(["p", None])),
-        "kind": draw(st.sampled_from(KINDS)),
+        "kind": kind,
         "state": draw(st.sampled_from(STATES)),
         "owner": draw(st.sampled_from(["o1", "o2", None])),
         "fence": draw(small),
@@ -114,6 +117,7 @@ def fields(draw: st.DrawFn) -> dict[str, Any]:
         "body": draw(st.one_of(st.none(), st.binary(max_size=3))),
         "fixed": draw(st.one_of(st.none(), st.binary(max_size=3))),
         "event": draw(st.binary(max_size=3)),
+        "queue": draw(st.sampled_from(["", f"{kind}:mail"])),
     }
 
 
@@ -128,10 +132,28 @@ def asks() -> st.SearchStrategy[Ask]:
         limit=st.integers(1, 4),
     )
     lanes = st.one_of(st.none(), st.builds(Lane, st.integers(0, 1), st.just(2)))
-    quotas = st.sampled_from([(("run", 2),), (("effect", 1), ("run", 3)), (("effect", 9),)])
+    quotas = st.sampled_from(
+        [(("run", 2),), (("effect", 1), ("run", 3)), (("effect:mail", 2), ("effect", 9))]
+    )
+    due = st.builds(DueQuery, quotas, lanes)
+    becomes = st.sampled_from(
+        [
+            (),
+            (
+                Becomes("prepared", "in_doubt", sent=True),
+                Becomes("in_doubt", "prepared", sent=False),
+            ),
+        ]
+    )
+    lengths = st.sampled_from([1, 4_000])
+    leases = st.builds(
+        Lease, st.sampled_from(["o1", "o2"]), lengths, lengths, becomes, st.just("l"), st.just(b"l")
+    )
     return st.one_of(
         st.builds(Ask, st.just("scan"), st.tuples(filters)),
-        st.builds(Ask, st.just("due"), st.tuples(st.builds(DueQuery, quotas, lanes))),
+        st.builds(Ask, st.just("due"), st.tuples(due)),
+        st.builds(Ask, st.just("lease"), st.tuples(due, leases)),
+        st.builds(Ask, st.just("queues"), st.tuples(st.sampled_from(["", "effect", "x"]))),
         st.builds(Ask, st.just("read"), st.tuples(st.lists(st.sampled_from(IDS), max_size=4))),
     )
 

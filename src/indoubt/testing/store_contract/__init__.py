@@ -16,6 +16,7 @@ import pytest
 
 from .examples import Bench, SteeredClock
 from .judging import Judging, Repeating
+from .leasing import Leases, Queues, Waking
 from .listing import Due, Journals, Listing
 from .living import Closing, Living, Racing
 from .prefixes import Prefixes
@@ -39,6 +40,9 @@ class StoreContract(
     Prefixes,
     Due,
     Journals,
+    Leases,
+    Queues,
+    Waking,
     Living,
     Racing,
     Closing,
