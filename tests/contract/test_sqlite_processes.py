@@ -157,7 +157,9 @@ async def test_s19_eight_writers_and_a_long_reader_meet_no_locked_error(path: st
     victim.kill()
     said = await asyncio.gather(*(asyncio.to_thread(worker.communicate) for worker in workers))
 
-    assert [worker.returncode for worker in workers] == [-9] + [0] * 7, said
+    # On a busy machine the first worker may be done before the others start, and cannot be killed.
+    assert victim.returncode in {-9, 0}, said
+    assert [worker.returncode for worker in workers[1:]] == [0] * 7, said
     assert not [errors for _, errors in said if errors]
     completed = Counter("".join([*heard, *(out for out, _ in said)]).split())
     assert set(completed.values()) == {1}

@@ -59,6 +59,10 @@ class Wakes:
             self._forget(topics, waiter)
         return True
 
+    def close(self) -> None:
+        """Wake all who wait."""
+        self.wake()
+
     def _forget(self, topics: Sequence[str], waiter: Waiter) -> None:
         with self._lock:
             for topic in topics:
