@@ -27,8 +27,8 @@ class _Background:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                run = self._loop.run_forever
-                threading.Thread(target=run, name="indoubt-loop", daemon=True).start()
+                run, loop = _run_for_ever, self._loop
+                threading.Thread(target=run, args=(loop,), name="indoubt-loop", daemon=True).start()
             return self._loop
 
     def forget(self) -> None:
@@ -36,19 +36,28 @@ class _Background:
         self.__init__()
 
 
+def _run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
+    """A coroutine that raises SystemExit ends its waiting caller, not the loop of all others."""
+    while True:
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt):
+            continue
+        return
+
+
 _background = _Background()
 os.register_at_fork(after_in_child=_background.forget)
 
 
-def run_in_background(coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+def run_in_background(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine on the background loop and wait for it on this thread.
 
-    Raises:
-        TimeoutError: it took longer than ``timeout`` seconds, and was cancelled.
+    If the waiting ends before it (Ctrl-C), it is cancelled, and not waited for.
     """
     future = asyncio.run_coroutine_threadsafe(coroutine, background_loop())
     try:
-        return future.result(timeout)
+        return future.result()
     except BaseException:
         future.cancel()
         raise

@@ -42,6 +42,7 @@ class Hold:
             over or, where this process slept past that, when the store had time to say more.
         permit_ms: what each renewal moves the permit by; None: the permit is fixed.
         permit_until: local instant at which the permit ends.
+        outlived: the function may still run though its caller waits no more.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class Hold:
         "lease_until",
         "lost",
         "on_lost",
+        "outlived",
         "permit_ms",
         "permit_until",
         "record",
@@ -66,7 +68,7 @@ class Hold:
         self.lease_until = self.ends = sent_at + lease_ms / 1000
         self.permit_until = sent_at + permit_ms / 1000
         self.due = sent_at + lease_ms / 1000 / RENEWALS_PER_LEASE
-        self.lost = False
+        self.lost = self.outlived = False
         self.on_lost: Callable[[], object] | None = None
         self._pid = os.getpid()
 

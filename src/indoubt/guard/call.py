@@ -19,7 +19,8 @@ from indoubt.engine.engine import PATIENCE_S, Seen
 from indoubt.engine.letting_go import let_go
 from indoubt.engine.requests import CallerGone, Request, Sleep
 from indoubt.errors import KeyConflict, OutcomePruned, ReceiptNotStored
-from indoubt.recovery.resolve import Kind, Limits, Resolved
+from indoubt.recovery.limits import Limits
+from indoubt.recovery.resolve import Kind, Resolved
 from indoubt.store import Conflict
 
 from .outcomes import busy, effect_failed, outcome_unknown, too_late

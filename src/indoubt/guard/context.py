@@ -238,7 +238,8 @@ class Scope:
         around = scope_of(self.ledger)
         if around is not None:
             self.tenant_id = self._tenant_given or around.tenant_id
-            self.wait_for_decision = self._wait_given or around.wait_for_decision
+            if self._wait_given is None:
+                self.wait_for_decision = around.wait_for_decision
         self.parent = _scope.get()
         self._token = _scope.set(self)
         return self

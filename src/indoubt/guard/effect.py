@@ -100,11 +100,11 @@ class Effect:
         """Everything that performing it takes; wrong arguments are refused here."""
         intent, bound = self.intent(using, args, kwargs)
         scope = scope_of(self._ledger)
-        decision = (
-            using.wait_for_decision
-            or (scope.wait_for_decision if scope else None)
-            or self.definition.declared.wait_for_decision
-        )
+        decision = using.wait_for_decision
+        if decision is None and scope is not None:
+            decision = scope.wait_for_decision
+        if decision is None:
+            decision = self.definition.declared.wait_for_decision
         return Call(
             definition=self.definition,
             intent=intent,

@@ -129,8 +129,8 @@ class Sending:
             context.end()
             note = "the caller was cancelled"
             # A thread cannot be cancelled: the function in it lives on, and may still send.
-            doubt = self._doubt(context, gone, note=note, keep=False, returned=not self._in_thread)
-            yield from doubt
+            returned = not (self._in_thread or self._hold.outlived)
+            yield from self._doubt(context, gone, note=note, keep=False, returned=returned)
             raise
         finally:
             context.end()
@@ -249,7 +249,7 @@ def record_in(seen: Seen) -> Record:
 def _encoded(value: Any) -> tuple[Raw, Exception | None]:
     try:
         return Raw(encode_receipt(value)), None
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 - it runs the value's own code, after the effect
         return NO_RAW, error
 
 

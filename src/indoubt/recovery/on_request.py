@@ -12,8 +12,8 @@ from indoubt.engine.engine import PATIENCE_S
 from indoubt.errors import StaleDecision
 
 from .decisions import words
+from .limits import Limits
 from .probing import ask, can_ask
-from .resolve import Limits
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -14,13 +14,13 @@ import msgspec
 
 from indoubt.core.commands import Abandon
 from indoubt.core.record import State
-from indoubt.core.situation import for_its_caller
 from indoubt.engine.engine import PATIENCE_S, Seen, Transition
 from indoubt.errors import IndoubtError, StoreError
 from indoubt.store import ANY_TENANT, ScanQuery, Tenant
 
 from .items import RecordView, view
-from .resolve import Kind, Limits, Resolved, Resolver
+from .limits import Limits
+from .resolve import Kind, Resolved, Resolver
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -135,6 +135,10 @@ class Pass:
                 await self._driver.drive(self._look(record_id))
             except StoreError as error:
                 self._errors.append((record_id, str(error)))
+            except asyncio.CancelledError as error:
+                if _cancelled():
+                    raise
+                self._errors.append((record_id, type(error).__name__))
             except Exception as error:  # one bad record must not cost the good ones
                 log.exception("%s could not be looked at; it stays listed", record_id)
                 self._errors.append((record_id, type(error).__name__))
@@ -144,12 +148,10 @@ class Pass:
         if seen.record is None:
             return
         known = self._registry.find(seen.record.name)
-        if self._forsaken(seen):
-            seen = yield from self._abandon(seen)
-            self._list("settled", seen)
+        if self._forsaken(seen) and (yield from self._abandon(seen)):
             return
         may_call = self._run and known is not None and known.can_perform(seen.record)
-        limits = Limits(until=self._until, dispatch=may_call and not for_its_caller(seen.record))
+        limits = Limits(until=self._until, dispatch=may_call, in_passing=True)
         resolved = yield from self._resolver.resolve(seen, known, limits)
         if resolved.kind is Kind.GO and known is not None:
             yield from self._replay(known, resolved)
@@ -180,17 +182,27 @@ class Pass:
             and record.updated_at_ms + self._abandon_ms <= seen.now_ms
         )
 
-    def _abandon(self, seen: Seen) -> Generator[Request, Any, Seen]:
+    def _abandon(self, seen: Seen) -> Generator[Request, Any, bool]:
+        """Close what nobody repeats; False: it may have been sent, or is being sent just now."""
         done = yield from self._engine.persist(
             seen,
             (Abandon(reason="abandon_after", store_epoch=seen.epoch),),
             deadline=self._engine.clock.now() + PATIENCE_S,
         )
-        return done if isinstance(done, Seen) else seen
+        if not isinstance(done, Seen):
+            return False
+        self._list("settled", done)
+        return True
 
     def _list(self, name: str, seen: Seen, retry_after_ms: int | None = None) -> None:
         if seen.record is not None:
             self._found[name].append(view(seen.record, seen.now_ms, retry_after_ms=retry_after_ms))
+
+
+def _cancelled() -> bool:
+    """Whether this task was asked to end; else a probe or function has raised it by itself."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _position(cursor: str | None) -> tuple[int | None, str | None]:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from .known import Known
+    from .limits import Limits
 
 V = Verdict
 BACK_OFF_MS = (500, 1_000, 2_000, 4_000, 8_000, 15_000, 30_000, 60_000)
@@ -71,17 +72,6 @@ class Resolved(NamedTuple):
     sent_at: float = 0.0
 
 
-class Limits(NamedTuple):
-    """What the caller allows: to wait until a local instant, to dispatch.
-
-    ``by_hand``: a person asks for a probe now, whatever is left of the budget.
-    """
-
-    until: float
-    dispatch: bool
-    by_hand: bool = False
-
-
 class Resolver:
     """Carries verdicts out for one engine."""
 
@@ -103,7 +93,7 @@ class Resolver:
             if answer in {V.CANCEL, V.EXPIRE}:
                 done = yield from self._close(seen, answer)
             elif answer in {V.LIST, V.SPEND}:
-                if not limits.dispatch or known is None:
+                if not limits.allow(record) or known is None:
                     kind = Kind.LISTED if answer is V.LIST else Kind.CALL_AGAIN
                     return Resolved(kind, seen)
                 done = yield from self._dispatch(seen, known, (self.claim(seen, dead),))
@@ -247,14 +237,14 @@ class Resolver:
     ) -> Generator[Request, Any, Resolved | Seen]:
         record = _record(seen)
         notes: tuple[Command, ...] = asked.notes(seen.now_ms) if asked else ()
-        may_dispatch = limits.dispatch and not record.cancel_requested
+        may_dispatch = limits.allow(record) and not record.cancel_requested
         if answer is V.WAIT:
             return (yield from self._wait(seen, known, limits, notes, asked))
         if answer in {V.REPLAY, V.CLEAR}:
             cleared = (Clear(fence=record.fence),) if answer is V.CLEAR else ()
             if may_dispatch and known is not None and not self._expired(seen):
                 return (yield from self._dispatch(seen, known, (*notes, *cleared)))
-            if cleared and self._expired(seen):
+            if cleared and self._expired(seen) and not record.cancel_requested:
                 cleared = (*cleared, Release(fence=record.fence), Abandon(reason="no_use_after"))
             kind = Kind.LISTED if cleared else Kind.CALL_AGAIN
             return (yield from self._stop(seen, kind, (*notes, *cleared)))
