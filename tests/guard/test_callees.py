@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.conftest import Crash, World, first, only
 
-from indoubt import Ledger, OutcomeUnknown, ReceiptNotStored
+from indoubt import LeaseLost, Ledger, OutcomeUnknown, ReceiptNotStored
 from indoubt.engine.background import background_loop, run_in_background
 
 NOW = timedelta(0)
@@ -180,3 +180,38 @@ async def test_no_waiting_for_a_person_can_be_said_over_a_declared_wait(world: W
     ):
         await pay("order-7")
     assert world.clock.now() == 0
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_a_late_result_that_cannot_be_stored_is_no_empty_one(
+    world: World, *, known: bool
+) -> None:
+    dying, entered, free = world.process(), asyncio.Event(), asyncio.Event()
+
+    @dying.effect(safety="non_idempotent", name="pay", key=first)
+    async def pay(order: str, cents: int = 1) -> object:
+        world.bank.acts.append((order, cents, None))
+        entered.set()
+        await free.wait()
+        return object()
+
+    running = asyncio.create_task(pay("order-7"))
+    await entered.wait()
+    world.kill(dying, proven=False)
+    world.pass_time(31)
+    world.bank.says = "truth" if known else "unavailable"
+    ledger = world.process()
+    again = world.payer(ledger, probe=world.bank.probe).using(wait=NOW)
+    if known:
+        assert await again("order-7") == {"id": "pay_1"}
+    else:
+        with pytest.raises(OutcomeUnknown):
+            await again("order-7")
+    free.set()
+    with pytest.raises(LeaseLost):
+        await running
+    if known:  # nothing of it can be compared, and it was sent once
+        assert (await ledger.in_doubt()).items == ()
+        return
+    with pytest.raises(ReceiptNotStored):
+        await again("order-7")

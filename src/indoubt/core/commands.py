@@ -122,6 +122,7 @@ class Note(Struct, frozen=True):
     """Evidence. ``counts`` against the probe budget; the rest is about attempt ``about``.
 
     ``returned``: its holder reports that its function has ended, so it can be sent no more.
+    ``late_lost``: the late result could not be stored; ``late`` only says that there was one.
     """
 
     evidence: Evidence
@@ -130,6 +131,7 @@ class Note(Struct, frozen=True):
     active: bool = False
     returned: bool = False
     late: Raw = NO_RAW
+    late_lost: bool = False
     closes: Closed | None = None
 
 

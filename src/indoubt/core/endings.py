@@ -204,7 +204,7 @@ def _learned(record: Record, about: Attempt, command: Note, now_ms: Millis) -> d
     if command.returned and not record.policy.detached:
         changes["silent_at_ms"] = now_ms
     if command.late != NO_RAW:
-        changes["late"] = Late(receipt=command.late, at_ms=now_ms)
+        changes["late"] = Late(receipt=command.late, at_ms=now_ms, lost=command.late_lost)
         if not record.closed:
             changes["closed"] = None  # whoever said "no effect" was wrong
     return changes
@@ -218,7 +218,8 @@ def _contradict(record: Record, command: Note, now_ms: Millis) -> Record:
         return _contradicted(record, "it happened although the record says otherwise", now_ms)
     others = [a for a in record.attempts if a.number != command.about]
     alone = not any(a.closed is Closed.SUCCEEDED or a.late is not None for a in others)
-    if command.late == record.receipt or (record.receipt_lost and alone):
+    unread = record.receipt_lost or command.late_lost
+    if command.late == record.receipt or (unread and alone):
         return record
     return _contradicted(record, "happened twice", now_ms)
 

@@ -118,10 +118,11 @@ class Permission(Struct, frozen=True):
 
 
 class Late(Struct, frozen=True):
-    """A result that its fenced-out holder brought in."""
+    """A result that its fenced-out holder brought in; ``lost``: it could not be stored."""
 
     receipt: Raw
     at_ms: Millis
+    lost: bool = False
 
 
 class Attempt(Struct, frozen=True):

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from indoubt.errors import StoreError
+from indoubt.errors import LeaseLost, StoreError
 from indoubt.store import BlockingStore
 
 from .background import run_in_background
@@ -79,8 +79,8 @@ class AsyncDriver:
             request = flow.throw(CallerGone())
             while True:
                 request = flow.send(await self._answer(request))
-        except (StopIteration, CallerGone):
-            return
+        except (StopIteration, CallerGone, LeaseLost):
+            return  # of a lost lease, what was learned is kept beside the record
         except Exception:
             log.exception("what a cancelled call left behind could not be recorded")
 
@@ -146,7 +146,7 @@ class BlockingDriver:
             request = flow.throw(CallerGone())
             while True:
                 request = flow.send(self._answer(request))
-        except (StopIteration, CallerGone):
-            return
+        except (StopIteration, CallerGone, LeaseLost):
+            return  # of a lost lease, what was learned is kept beside the record
         except Exception:
             log.exception("what an interrupted call left behind could not be recorded")

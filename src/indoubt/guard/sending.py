@@ -150,7 +150,7 @@ class Sending:
         if isinstance(done, Refused):
             late = receipt if lost is None else Raw(b"null")
             evidence = self._evidence(context, "late_result", data=late)
-            yield from self._beside(context, evidence, late=late)
+            yield from self._beside(context, evidence, late=late, lost=lost is not None)
             raise _lease_lost(context, done.reason)
         if lost is not None:
             raise ReceiptNotStored(
@@ -222,13 +222,20 @@ class Sending:
             raise
 
     def _beside(
-        self, context: EffectContext, evidence: Evidence, late: Raw = NO_RAW
+        self,
+        context: EffectContext,
+        evidence: Evidence,
+        *,
+        late: Raw = NO_RAW,
+        lost: bool = False,
     ) -> Generator[Request, Any, None]:
         """What a replaced holder learned is kept as evidence, never as state."""
         seen = yield from self._engine.read(context.record_id)
         if seen.record is None:
             return
-        note = Note(evidence=evidence, about=context.attempt, returned=True, late=late)
+        note = Note(
+            evidence=evidence, about=context.attempt, returned=True, late=late, late_lost=lost
+        )
         deadline = self._engine.clock.now() + PATIENCE_S
         yield from self._engine.persist(seen, (note,), deadline=deadline)
 

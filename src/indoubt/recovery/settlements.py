@@ -46,12 +46,18 @@ def _adopt_found(fence: int, asked: Asked) -> Settle:
 
 
 def _adopt_late(record: Record) -> Settle:
-    number, receipt = next(
-        (attempt.number, attempt.late.receipt)
+    number, late = next(
+        (attempt.number, attempt.late)
         for attempt in record.open_attempts
         if attempt.late is not None
     )
-    return Settle(fence=record.fence, outcome=State.SUCCEEDED, attempt=number, receipt=receipt)
+    return Settle(
+        fence=record.fence,
+        outcome=State.SUCCEEDED,
+        attempt=number,
+        receipt=NO_RAW if late.lost else late.receipt,
+        receipt_lost=late.lost,
+    )
 
 
 def _close_possible(fence: int, asked: Asked) -> Settle:
