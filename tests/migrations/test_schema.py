@@ -129,7 +129,7 @@ async def test_an_older_ledger_is_refused_and_left_as_it_is(old: str) -> None:
             SQLiteStore(old, create=create)
         assert old in str(caught.value)
     assert content(old) == before
-    assert schema_status(old) == (0, 1)
+    assert schema_status(old)[:2] == (0, 1)
     assert schema_status(old).pending == ("0001_doubt",)
     assert content(old) == before
 
@@ -137,7 +137,7 @@ async def test_an_older_ledger_is_refused_and_left_as_it_is(old: str) -> None:
 async def test_after_the_upgrade_every_record_is_there_and_goes_on(old: str) -> None:
     said: list[tuple[int, int, str]] = []
     status = upgrade(old, lambda done, of, name: said.append((done, of, name)))
-    assert status == (1, 1)
+    assert status[:2] == (1, 1)
     assert status.pending == ()
     assert said == [(0, 1, "doubt"), (1, 1, "")]
     store = SQLiteStore(old, clock=SteeredClock())
@@ -186,7 +186,7 @@ async def test_an_upgrade_may_be_repeated(old: str) -> None:
     before = store.meta
     await store.close()
     said: list[str] = []
-    assert upgrade(old, lambda _done, _of, name: said.append(name)) == (1, 1)
+    assert upgrade(old, lambda _done, _of, name: said.append(name))[:2] == (1, 1)
     assert said == []
     store = SQLiteStore(old)
     assert store.meta == before
@@ -203,7 +203,7 @@ def test_a_step_that_fails_leaves_the_old_ledger(
     monkeypatch.setattr(schema, "SHIPPED", (OLD, STEP, Migration(2, "bad", bad, "")))
     with pytest.raises(StoreBroken, match=re.escape(old)):
         upgrade(old)
-    assert schema_status(old) == (0, 2)
+    assert schema_status(old)[:2] == (0, 2)
     assert content(old) == before
 
 
@@ -223,7 +223,7 @@ def test_there_must_be_something_to_upgrade(path: str) -> None:
     with pytest.raises(SchemaMissing, match=re.escape(path)):
         upgrade(path)
     assert not Path(path).exists()
-    assert schema_status(path) == (None, 1)
+    assert schema_status(path)[:2] == (None, 1)
     assert schema_status(path).pending == ("0001_initial",)
     Path(path).touch()
     with pytest.raises(SchemaMissing, match="empty"):

@@ -75,7 +75,7 @@ def _document(status: stores.SchemaStatus) -> dict[str, Any]:
 
 
 def _words(status: stores.SchemaStatus) -> str:
-    found, latest = status
+    found, latest, _ = status
     if found == latest:
         return f"schema {found}, as this version writes it"
     if found is not None and found > latest:

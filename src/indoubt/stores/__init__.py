@@ -11,9 +11,12 @@ if TYPE_CHECKING:
 
     from ..store import Store
     from .facts import Fact
-    from .sqlite import SchemaStatus as SchemaStatus  # its users name it from here
+    from .schema import SchemaStatus as SchemaStatus  # its users name it from here
 
-_FORMS: Final = "sqlite:///file.db (relative), sqlite:////path/file.db (absolute) or memory:"
+_FORMS: Final = (
+    "sqlite:///file.db (relative), sqlite:////path/file.db (absolute), postgresql://user@host/db"
+    " or memory:"
+)
 
 
 def open_store(url: str, **options: Any) -> Store:
@@ -53,6 +56,10 @@ def schema_status(url: str) -> SchemaStatus:
         ValueError: no such kind of store, or one without a schema.
         StoreError: it cannot be read.
     """
+    if _is_postgres(url):
+        from . import postgres  # noqa: PLC0415
+
+        return postgres.schema_status(postgres.place_of(url))
     from . import sqlite  # noqa: PLC0415
 
     return sqlite.schema_status(_file(url))
@@ -65,6 +72,10 @@ def upgrade(url: str, progress: Callable[[int, int, str], object] | None = None)
         SchemaMissing: there is no ledger. SchemaTooNew: a newer version wrote it.
         ValueError, StoreError: as ``schema_status``.
     """
+    if _is_postgres(url):
+        from . import postgres  # noqa: PLC0415
+
+        return postgres.upgrade(postgres.place_of(url), progress)
     from . import sqlite  # noqa: PLC0415
 
     return sqlite.upgrade(_file(url), progress)
@@ -79,6 +90,10 @@ def facts_of(store: Store) -> tuple[Fact, ...]:
     from .sqlite.examine import examine  # noqa: PLC0415
 
     return examine(store.path)
+
+
+def _is_postgres(url: str) -> bool:
+    return _OPENERS.get(url.partition(":")[0].lower()) is _postgres
 
 
 def _file(url: str) -> str:
@@ -109,6 +124,15 @@ def _sqlite(rest: str, options: dict[str, Any]) -> Store:
     return SQLiteStore(_path(rest), **options)
 
 
+def _postgres(rest: str, options: dict[str, Any]) -> Store:
+    from .needs import needed  # noqa: PLC0415
+
+    with needed("psycopg", "postgres"):
+        from .postgres import PostgresStore  # noqa: PLC0415
+
+    return PostgresStore(f"postgresql:{rest}", **options)
+
+
 def _path(rest: str) -> str:
     parts = urlsplit(f"sqlite:{rest}")
     if not rest.startswith("//") or parts.netloc:
@@ -126,6 +150,8 @@ def _path(rest: str) -> str:
 _OPENERS: Final[dict[str, Callable[[str, dict[str, Any]], Store]]] = {
     "memory": _memory,
     "sqlite": _sqlite,
+    "postgresql": _postgres,
+    "postgres": _postgres,
 }
 
 __all__ = ["facts_of", "open_existing", "open_store", "schema_status", "upgrade"]

@@ -1,6 +1,6 @@
 """The embedded store: SQLite through apsw, which brings a SQLite without the WAL-reset bug."""
 
-from .schema import SchemaStatus, schema_status, upgrade
+from .schema import schema_status, upgrade
 from .store import SQLiteStore
 
-__all__ = ["SQLiteStore", "SchemaStatus", "schema_status", "upgrade"]
+__all__ = ["SQLiteStore", "schema_status", "upgrade"]

@@ -137,7 +137,7 @@ def _journal(db: Connection) -> Fact:
 
 
 def _schema(path: str) -> Fact:
-    found, latest = schema_status(path)
+    found, latest, _ = schema_status(path)
     words = f"schema {found}, this version writes {latest}"
     return Fact(
         "schema",

@@ -14,6 +14,7 @@ import apsw
 
 from ...errors import SchemaMissing, SchemaTooNew, SchemaTooOld, StoreBroken
 from ..clock import Clock, StoreTime
+from ..schema import SchemaStatus
 from ..sql import Migration, migrations
 from .connection import Connection, Place, close, use_wal
 from .faults import trouble
@@ -38,18 +39,6 @@ _META: Final = (
     " VALUES (1, ?, ?, 1, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 SHIPPED: tuple[Migration, ...] = migrations("sqlite")
-
-
-class SchemaStatus(NamedTuple):
-    """A file's schema number (None: no ledger in it yet), and the one this version writes."""
-
-    found: int | None
-    latest: int
-
-    @property
-    def pending(self) -> tuple[str, ...]:
-        """The steps that an upgrade would take."""
-        return tuple(f"{step.number:04}_{step.name}" for step in _steps_after(self.found))
 
 
 class Meta(NamedTuple):
@@ -102,13 +91,12 @@ def schema_status(path: str) -> SchemaStatus:
         StoreBroken: no database, another program's, or unusable.
         StoreUnavailable: other processes kept it locked.
     """
-    latest = SHIPPED[-1].number
     if not Path(path).exists():
-        return SchemaStatus(None, latest)
+        return _status(None)
     try:
         db = Place(path).connect()
         try:
-            return SchemaStatus(_look(db, path), latest)
+            return _status(_look(db, path))
         finally:
             close(db)
     except apsw.Error as error:
@@ -127,6 +115,11 @@ def upgrade(
     """
     prepare(Place(path), StoreTime(clock), create=False, upgrade=True, progress=progress)
     return schema_status(path)
+
+
+def _status(found: int | None) -> SchemaStatus:
+    pending = tuple(f"{step.number:04}_{step.name}" for step in _steps_after(found))
+    return SchemaStatus(found, SHIPPED[-1].number, pending)
 
 
 def _steps_after(found: int | None) -> tuple[Migration, ...]:

@@ -1,0 +1,102 @@
+"""Where the ledger is: a connection URL, a schema in it, and how connections of ours are made."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from ...errors import StoreBroken
+
+if TYPE_CHECKING:
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+PATIENCE_MS: Final = 10_000
+"""How long a statement may take before the server gives it up."""
+LOCK_MS: Final = 2_000
+"""How long a write waits for rows that an application's open transaction holds."""
+CONNECT_S: Final = 10
+_SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_OURS: Final = frozenset({"schema", "prepare"})
+
+
+class Place(NamedTuple):
+    """One ledger: ``url`` as libpq takes it, ``schema`` within, and whether to prepare statements.
+
+    PgBouncer in transaction mode wants ``prepare=never``.
+    """
+
+    url: str
+    schema: str | None = None
+    prepare: bool = True
+    patience_ms: int = PATIENCE_MS
+
+    @property
+    def shown(self) -> str:
+        """For messages: where, without user and password."""
+        known = conninfo_to_dict(self.url)
+        host = str(known.get("host") or known.get("hostaddr") or "the local socket")
+        where = f"{host}:{known['port']}" if known.get("port") else host
+        return f"PostgreSQL {known.get('dbname') or ''} at {where}"
+
+    def connect(self) -> Connection:
+        """A connection as all of ours are.
+
+        Raises:
+            psycopg.Error: none could be made.
+        """
+        threshold = 0 if self.prepare else None
+        known = conninfo_to_dict(self.url)
+        settings = {"application_name": "indoubt", "connect_timeout": str(CONNECT_S)}
+        if "," in str(known.get("host") or ""):
+            settings["target_session_attrs"] = "read-write"  # of several hosts the primary
+        settled = make_conninfo(self.url, **{n: v for n, v in settings.items() if n not in known})
+        db = psycopg.connect(settled, autocommit=True, prepare_threshold=threshold)
+        try:
+            self._settle(db)
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _settle(self, db: Connection) -> None:
+        settings = [f"SET statement_timeout = {self.patience_ms}", f"SET lock_timeout = {LOCK_MS}"]
+        statements = [sql.SQL(text) for text in settings]  # pyright: ignore[reportArgumentType]
+        if self.schema is not None:
+            statements.append(
+                sql.SQL("SET search_path = {}").format(sql.Identifier(self.schema))  # pyright: ignore[reportArgumentType]
+            )
+        db.execute(sql.SQL("; ").join(statements), prepare=False)
+
+
+def place_of(url: str, *, patience_ms: int = PATIENCE_MS) -> Place:
+    """Read a URL; what is ours in its query is taken out, the rest is libpq's.
+
+    Raises:
+        ValueError: a garbled URL; it is not repeated, since it may hold a password.
+    """
+    parts = urlsplit(url)
+    given = parse_qsl(parts.query, keep_blank_values=True)
+    ours = {name: value for name, value in given if name in _OURS}
+    query = urlencode([(name, value) for name, value in given if name not in _OURS])
+    plain = urlunsplit(parts._replace(query=query))
+    try:
+        conninfo_to_dict(plain)
+    except psycopg.Error:
+        raise ValueError("PostgreSQL cannot read this URL: postgresql://user@host/db") from None
+    schema = ours.get("schema")
+    if schema is not None and not _SCHEMA.fullmatch(schema):
+        raise ValueError("schema: a plain name, of letters, digits and _")
+    prepare = ours.get("prepare", "always")
+    if prepare not in {"always", "never"}:
+        raise ValueError("prepare: always, or never (for PgBouncer)")
+    return Place(plain, schema, prepare == "always", patience_ms)
+
+
+def broken(place: Place, words: str) -> StoreBroken:
+    """What only an operator can mend."""
+    return StoreBroken(f"{place.shown}: {words}")

@@ -1,0 +1,23 @@
+"""The servers of one test session, started when first asked for."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from functools import cache
+
+from .postgres import Postgres, versions
+
+
+def postgres_versions() -> list[str]:
+    """Majors to test on; a server that the environment names stands for all of them."""
+    return ["given"] if os.environ.get("INDOUBT_TEST_POSTGRES") else list(versions())
+
+
+@cache
+def postgres(version: str) -> Postgres:
+    """The session's server of this version."""
+    server = Postgres(version)
+    atexit.register(server.remove)
+    server.start()
+    return server
