@@ -46,7 +46,17 @@ def judged(record: Record) -> Verdict:
     return verdict(situation(record, now_ms=NOW, permit_ms=PERMIT, store_epoch=1, mine=True))
 
 
-@pytest.mark.parametrize("name", [n for n, r in records().items() if r.state in OPEN])
+KEPT = set(OPEN) - {State.PERMITTED}
+
+
+@pytest.mark.parametrize("name", [n for n, r in records().items() if r.state is State.PERMITTED])
+def test_a_success_voids_a_permission_that_was_given_without_it(name: str) -> None:
+    noted = late(records()[name], 1, at=NOW)
+    assert (noted.state, noted.permission) == (State.IN_DOUBT, None)
+    assert judged(noted) is Verdict.ADOPT_LATE
+
+
+@pytest.mark.parametrize("name", [n for n, r in records().items() if r.state in KEPT])
 def test_evidence_of_a_replaced_holder_changes_neither_fence_nor_state(name: str) -> None:
     record = records()[name]
     noted = late(record, 1, at=NOW)

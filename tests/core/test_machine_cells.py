@@ -222,10 +222,10 @@ in_doubt late           | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+
 in_doubt full           | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .
 awaiting_decision       | xs  .   .   I+  A   A   A   S   F0  M   U?  sq  rw  A   A   .   .   .
 awaiting_decision cancel| xs  .   .   I+  A   A   A   S   F0  cx  U?  sq  rw  A   A   .   .   .
-permitted               | xs  M+  M+  I+  M   M   M   ad  ad  ad  ad  sq  rw  A   M   .   .   .
-permitted held          | xs  bz  M+  I+  M+  M+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .
-permitted lapsed        | xs  M+  M+  I+  M+  M+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .
-permitted another       | xs  bz  M+  I+  M+  M+  M+  nd  nd  nd  nd  sq  rw  A   M+  .   .   .
+permitted               | xs  M+  M+  I+  M   I   M   ad  ad  ad  ad  sq  rw  A   M   .   .   .
+permitted held          | xs  bz  M+  I+  M+  I+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .
+permitted lapsed        | xs  M+  M+  I+  M+  I+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .
+permitted another       | xs  bz  M+  I+  M+  I+  M+  nd  nd  nd  nd  sq  rw  A   M+  .   .   .
 succeeded               | xs  .   .   .   S   S!  S   nd  nd  nd  nd  sq  nd  .   .   .   .   .
 succeeded twice         | xs  .   .   .   S!  S!  S!  S   nd  nd  nd  sq  nd  .   .   .   .   .
 failed none             | xs  .   .   .   F0  F0! F0  nd  nd  nd  nd  sq  nd  .   .   P   .   .

@@ -307,10 +307,10 @@ def only_holders_settle(s: Applied) -> bool:
 
 
 def notes_change_no_state(s: Applied) -> bool:
-    """Evidence changes neither fence nor state, but that a success undoes "proven absent"."""
+    """Evidence changes neither fence nor state; a success undoes "absent" and a permission."""
     if not isinstance(s.command, Note):
         return True
-    undone = s.before.state is S.PREPARED and s.command.late != NO_RAW
+    undone = s.before.state in {S.PREPARED, S.PERMITTED} and s.command.late != NO_RAW
     same = s.after.state is s.before.state or (undone and s.after.state is S.IN_DOUBT)
     return same and (s.after.fence, s.after.owner) == (s.before.fence, s.before.owner)
 

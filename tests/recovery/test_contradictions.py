@@ -106,6 +106,19 @@ async def test_p12_two_different_results_raise_happened_twice(any_world: World) 
     assert item.receipt == receipt
 
 
+async def test_p12_a_late_result_voids_a_permission_that_was_given_without_it(
+    any_world: World,
+) -> None:
+    zombie = Zombie(any_world)
+    ledger = await zombie.start()
+    await ledger.decide(await only(ledger), AllowOneAttempt(), **BY)
+    await zombie.wake()
+    assert (await only(ledger)).state == "in_doubt"
+    assert await any_world.payer(ledger)("order-7") == {"id": "pay_1", "cents": 1}
+    assert any_world.bank.count("order-7") == 1
+    assert (await ledger.in_doubt()).items == ()
+
+
 async def test_p12_a_late_result_equal_to_the_receipt_is_no_contradiction(world: World) -> None:
     zombie = Zombie(world)
     ledger = await zombie.start()

@@ -190,9 +190,15 @@ def note(record: Record, command: Note, now_ms: Millis) -> Record:
         return record
     if record.closed:
         return _contradict(record, command, now_ms)
-    if record.state is S.PREPARED and doubtful(record):
-        ready_at = record.ready_at_ms or now_ms
-        return replace(record, state=S.IN_DOUBT, ready_at_ms=ready_at, doubt_since_ms=now_ms)
+    if record.state in {S.PREPARED, S.PERMITTED} and doubtful(record):
+        # Who allowed another attempt did not know of this: the permission is void.
+        return replace(
+            record,
+            state=S.IN_DOUBT,
+            permission=None,
+            ready_at_ms=record.ready_at_ms or now_ms,
+            doubt_since_ms=record.doubt_since_ms or now_ms,
+        )
     return record
 
 

@@ -64,7 +64,10 @@ class DidNotHappen(_Decision, frozen=True):
 
 
 class AllowOneAttempt(_Decision, frozen=True):
-    """One more attempt may be sent, whatever became of the earlier ones."""
+    """One more attempt may be sent, whatever became of the earlier ones.
+
+    Void if the result of an earlier one comes in before it is sent: that is adopted instead.
+    """
 
     kind: ClassVar[DecisionKind] = DecisionKind.ALLOW_ONE_ATTEMPT
 
