@@ -39,7 +39,7 @@ def wait_for(what: str, ready: Callable[[], bool]) -> None:
     while not ready():
         if time.monotonic() > until:
             raise TimeoutError(f"{what}: not so after {PATIENCE_S} s")
-        time.sleep(0.01)
+        time.sleep(0.01)  # handler under test blocks: a server starts or ends
 
 
 class Server:

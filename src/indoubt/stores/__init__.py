@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .schema import SchemaStatus as SchemaStatus  # its users name it from here
 
 _FORMS: Final = (
-    "sqlite:///file.db (relative), sqlite:////path/file.db (absolute), postgresql://user@host/db"
+    "sqlite:///file.db (relative), sqlite:////path/file.db (absolute), postgresql://user@server/name"
     " or memory:"
 )
 

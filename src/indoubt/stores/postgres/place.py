@@ -87,7 +87,7 @@ def place_of(url: str, *, patience_ms: int = PATIENCE_MS) -> Place:
     try:
         conninfo_to_dict(plain)
     except psycopg.Error:
-        raise ValueError("PostgreSQL cannot read this URL: postgresql://user@host/db") from None
+        raise ValueError("PostgreSQL cannot read this URL: postgresql://user@server/name") from None
     schema = ours.get("schema")
     if schema is not None and not _SCHEMA.fullmatch(schema):
         raise ValueError("schema: a plain name, of letters, digits and _")

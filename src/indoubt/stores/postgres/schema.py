@@ -7,7 +7,6 @@ and a crash leaves the database as it was.
 from __future__ import annotations
 
 import secrets
-import time
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
@@ -153,8 +152,8 @@ def _apply(db: Connection, step: Migration, place: Place) -> None:
             " `indoubt db upgrade`, then grant this one their use"
         ) from error
     db.execute(
-        b"INSERT INTO indoubt_migration VALUES (%s, %s, %s, %s)",
-        (step.number, step.name, step.sha256, time.time_ns() // 1_000_000),
+        b"INSERT INTO indoubt_migration VALUES (%s, %s, %s, indoubt_wall())",
+        (step.number, step.name, step.sha256),
     )
     db.execute(
         b"INSERT INTO indoubt_meta VALUES (1, %s, %s, 1, %s, %s, 0) ON CONFLICT DO NOTHING",
