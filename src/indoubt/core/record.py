@@ -80,8 +80,11 @@ class DecisionKind(StrEnum):
     GIVE_UP = "give_up"
 
 
-class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Base of all values of the core."""
+class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """Base of all values of the core; they hold values only, so no cycle for a collector to find.
+
+    It would go through every field of what calls under way hold, again and again.
+    """
 
 
 class Policy(Struct, frozen=True):

@@ -5,7 +5,7 @@ two ways: every part carries its length, and nothing is stripped, folded or norm
 frozen for ever: another way to derive them would be another scheme, beside this one.
 """
 
-import itertools
+import functools
 import unicodedata
 from collections.abc import Callable
 from hashlib import sha256
@@ -22,10 +22,17 @@ _RECORD_CHARS = 26
 _KEY_CHARS = 32
 """160 bits; with its prefix the key is as long as a UUID, which every provider's limit allows."""
 _INVISIBLE = ("Cc", "Cf")
-_DIGITS = "abcdefghijklmnopqrstuvwxyz234567"
-_PAIRS = ["".join(pair) for pair in itertools.product(_DIGITS, repeat=2)]
-"""Base 32, ten bits at a time: `base64.b32encode` takes twice as long."""
-_SHIFTS = range(150, -1, -10)
+_BITS = 160
+_DIGITS = bytes.maketrans(bytes(range(32)), b"abcdefghijklmnopqrstuvwxyz234567")
+_MOVES = [
+    (
+        sum(((1 << half) - 1) << place for place in range(half, 256, 2 * (half + gap))),
+        (1 << gap) - 1,
+    )
+    for half, gap in ((80, 48), (40, 24), (20, 12), (10, 6), (5, 3))
+]
+"""Base 32: the upper halves move up by a gap, then theirs, until five bits have a byte of their
+own; `base64.b32encode` takes four times as long."""
 
 
 def record_id(
@@ -43,10 +50,8 @@ def record_id(
     Raises:
         ScopeRequired: neither a key nor a scope says which act is meant.
     """
-    return (
-        "rec_"
-        + _digest("record", tenant, name, *_act(name, key, scope, fingerprint))[:_RECORD_CHARS]
-    )
+    act = _act(name, key, scope, fingerprint)
+    return "rec_" + _digest("record", tenant, name, act)[:_RECORD_CHARS]
 
 
 def idempotency_key(
@@ -67,8 +72,8 @@ def idempotency_key(
     Raises:
         ScopeRequired: neither a key nor a scope says which act is meant.
     """
-    act = _act(name, key, scope, fingerprint)
-    return "idk_" + _digest("key", tenant, name, *act, str(series))[:_KEY_CHARS]
+    act = (*_act(name, key, scope, fingerprint), str(series))
+    return "idk_" + _digest("key", tenant, name, act)[:_KEY_CHARS]
 
 
 def effect_name(fn: Callable[..., Any], given: str | None = None) -> str:
@@ -134,10 +139,19 @@ def _act(
     return "scope", scope, fingerprint
 
 
-def _digest(*parts: str | None) -> str:
+def _digest(what: str, tenant: str | None, name: str, act: tuple[str | None, ...]) -> str:
     """Return the first 160 bits of the hash in base 32, in lower case."""
-    bits = int.from_bytes(sha256(_encoded((SCHEME, *parts))).digest()[:20])
-    return "".join([_PAIRS[bits >> shift & 1023] for shift in _SHIFTS])
+    hashed = sha256(_head(what, tenant, name) + _encoded(act)).digest()
+    bits = int.from_bytes(hashed[: _BITS // 8])
+    for upper, up in _MOVES:
+        bits += (bits & upper) * up
+    return bits.to_bytes(_BITS // 5).translate(_DIGITS).decode()
+
+
+@functools.lru_cache
+def _head(what: str, tenant: str | None, name: str) -> bytes:
+    """Write the parts that an effect's acts have in common."""
+    return _encoded((SCHEME, what, tenant, name))
 
 
 def _encoded(parts: tuple[str | None, ...]) -> bytes:
