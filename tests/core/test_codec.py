@@ -174,6 +174,8 @@ KNOWN: dict[str, st.SearchStrategy[Any]] = {
     "decisions": st.lists(DECIDED, max_size=2).map(tuple),
     "contradicted": st.none() | TEXT,
     "probing_since_ms": MAYBE_TIME,
+    "delay_ms": MAYBE_TIME,
+    "due_at_ms": MAYBE_TIME,
 }
 
 

@@ -46,6 +46,7 @@ from indoubt.core.commands import (
     Decide,
     Doubt,
     Note,
+    Postpone,
     Prepare,
     Release,
     Renew,
@@ -111,6 +112,7 @@ OTHERS: dict[str, Make] = {
     "ro": lambda _: Reopen(),
     "ab": lambda _: Abandon(reason="nobody"),
     "ae": lambda _: Abandon(reason="nobody", store_epoch=2),
+    "po": lambda _: Postpone(after_ms=10),
 }
 REFUSALS = {
     ".": "{command}_from_{state}",
@@ -165,7 +167,7 @@ prepared decided        | sf  sf  .   .   sf  .   .   .   .   .   .   .   .   . 
 dispatched              | .   .   D+  D+  D+  S   F0  F?  T~  C?  sf  em  ns  I+  I   P   up  .   .
 dispatched lapsed       | .   .   D+  D+  D+  S   F0  F?  T~  C?  sf  em  ns  I+  I   P   up  .   .
 dispatched cancel       | .   .   D+  D+  D+  S   F0  F?  T~  C?  sf  em  ns  I+  I   C0  up  .   .
-dispatched retry        | .   .   D+  D+  D+  S   I   F?  T~  C?  sf  em  ns  I+  I   I   up  .   .
+dispatched retry        | .   .   D+  D+  D+  S   I   F?  T~  C?  sf  em  ns  I+  I   I   I   .   .
 dispatched permission   | .   .   D+  D+  D+  S   I   F?  T~  C?  sf  em  ns  I+  I   M   up  .   .
 in_doubt                | rp  sf  .   .   I+  S   F0  F?  T~  C?  sf  em  ns  .   .   I   I   P+  A
 in_doubt free           | sf  sf  .   .   sf  sf  sf  sf  sf  sf  sf  sf  sf  .   .   sf  sf  sf  sf
@@ -198,47 +200,47 @@ unknown late            | .   .   .   .   .   .   .   .   .   .   .   .   .   . 
 pruned                  | pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn
 """
 OTHERS_TABLE = """
-                        | pr  cl  cd  ce  ne  nl  nc  ha  dn  al  gu  q!  qe  cn  ce2 ro  ab  ae
-prepared                | xs  P+  P+  I+  P   P   P   nd  nd  nd  nd  sq  rw  C0  P   .   C0  rw
-prepared held           | xs  bz  P+  I+  P+  P+  P+  nd  nd  nd  nd  sq  rw  C0  P+  .   bz  rw
-prepared lapsed         | xs  P+  P+  I+  P+  P+  P+  nd  nd  nd  nd  sq  rw  C0  P+  .   C0  rw
-prepared expired        | xs  bz  P+  I+  P+  P+  P+  nd  nd  nd  nd  sq  rw  C0  P+  .   bz  rw
-prepared cleared        | xs  bz  P+  I+  P+  I+  P+  nd  nd  nd  nd  sq  rw  C0  P+  .   bz  rw
-prepared decided        | xs  P+  P+  I+  P   I   P   ad  ad  ad  ad  sq  rw  C0  P   .   C0  rw
-dispatched              | xs  bz  I+  I+  D+  D+  D+  nd  nd  nd  nd  sq  rw  D+  D+  .   .   .
-dispatched lapsed       | xs  I+  I+  I+  D+  D+  D+  nd  nd  nd  nd  sq  rw  D+  D+  .   .   .
-dispatched cancel       | xs  bz  I+  I+  D+  D+  D+  nd  nd  cx  nd  sq  rw  D+  D+  .   .   .
-dispatched retry        | xs  bz  I+  I+  D+  D+  D+  nd  nd  nd  nd  sq  rw  D+  D+  .   .   .
-dispatched permission   | xs  bz  I+  I+  D+  D+  D+  nd  nd  nd  nd  sq  rw  D+  D+  .   .   .
-in_doubt                | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .
-in_doubt free           | xs  I+  I+  I+  I   I   I   S   F0  M   U?  sq  rw  I   I   .   .   .
-in_doubt early          | xs  I+  I+  I+  I   I   I   S   te  te  U?  sq  rw  I   I   .   .   .
-in_doubt returned       | xs  bz  I+  I+  I+  I+  I+  S   te  te  U?  sq  rw  I+  I+  .   .   .
-in_doubt retry          | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .
-in_doubt cancel         | xs  bz  I+  I+  I+  I+  I+  S   F0  cx  U?  sq  rw  I+  I+  .   .   .
-in_doubt acknowledged   | xs  bz  I+  I+  I+  I+  I+  S   F0  te  U?  sq  rw  I+  I+  .   .   .
-in_doubt active         | xs  bz  I+  I+  I+  I+  I+  S   F0  te  U?  sq  rw  I+  I+  .   .   .
-in_doubt late           | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .
-in_doubt full           | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .
-awaiting_decision       | xs  .   .   I+  A   A   A   S   F0  M   U?  sq  rw  A   A   .   .   .
-awaiting_decision cancel| xs  .   .   I+  A   A   A   S   F0  cx  U?  sq  rw  A   A   .   .   .
-permitted               | xs  M+  M+  I+  M   I   M   ad  ad  ad  ad  sq  rw  A   M   .   .   .
-permitted held          | xs  bz  M+  I+  M+  I+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .
-permitted lapsed        | xs  M+  M+  I+  M+  I+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .
-permitted another       | xs  bz  M+  I+  M+  I+  M+  nd  nd  nd  nd  sq  rw  A   M+  .   .   .
-succeeded               | xs  .   .   .   S   S!  S   nd  nd  nd  nd  sq  nd  .   .   .   .   .
-succeeded twice         | xs  .   .   .   S!  S!  S!  S   nd  nd  nd  sq  nd  .   .   .   .   .
-failed none             | xs  .   .   .   F0  F0! F0  nd  nd  nd  nd  sq  nd  .   .   P   .   .
-failed possible         | xs  .   .   .   F?  F?! F?  nd  nd  M   nd  sq  nd  .   .   os  .   .
-failed contradicted     | xs  .   .   .   F0! F0! F0! S   F0  ad  ad  sq  ad  .   .   os  .   .
-failed cancel           | xs  .   .   .   F0  F0! F0  ad  ad  cx  ad  sq  ad  .   .   os  .   .
-partial                 | xs  .   .   .   T~  T~! T~  nd  nd  M   nd  sq  nd  .   .   .   .   .
-cancelled none          | xs  .   .   .   C0  C0! C0  nd  nd  cx  nd  sq  nd  .   .   os  .   .
-cancelled abandoned     | xs  .   .   .   C0  C0! C0  nd  nd  nd  nd  sq  nd  .   .   P   .   .
-cancelled possible      | xs  .   .   .   C?  C?! C?  nd  nd  M   nd  sq  nd  .   .   os  .   .
-unknown                 | xs  .   .   .   U?  U?! U?  S   F0  M   ad  sq  ad  .   .   .   .   .
-unknown late            | xs  .   .   .   U?! U?! U?! S   F0  M   ad  sq  ad  .   .   .   .   .
-pruned                  | xs  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn
+                        | pr  cl  cd  ce  ne  nl  nc  ha  dn  al  gu  q!  qe  cn  ce2 ro  ab  ae  po
+prepared                | xs  P+  P+  I+  P   P   P   nd  nd  nd  nd  sq  rw  C0  P   .   C0  rw  P
+prepared held           | xs  bz  P+  I+  P+  P+  P+  nd  nd  nd  nd  sq  rw  C0  P+  .   bz  rw  bz
+prepared lapsed         | xs  P+  P+  I+  P+  P+  P+  nd  nd  nd  nd  sq  rw  C0  P+  .   C0  rw  bz
+prepared expired        | xs  bz  P+  I+  P+  P+  P+  nd  nd  nd  nd  sq  rw  C0  P+  .   bz  rw  bz
+prepared cleared        | xs  bz  P+  I+  P+  I+  P+  nd  nd  nd  nd  sq  rw  C0  P+  .   bz  rw  bz
+prepared decided        | xs  P+  P+  I+  P   I   P   ad  ad  ad  ad  sq  rw  C0  P   .   C0  rw  P
+dispatched              | xs  bz  I+  I+  D+  D+  D+  nd  nd  nd  nd  sq  rw  D+  D+  .   .   .   .
+dispatched lapsed       | xs  I+  I+  I+  D+  D+  D+  nd  nd  nd  nd  sq  rw  D+  D+  .   .   .   .
+dispatched cancel       | xs  bz  I+  I+  D+  D+  D+  nd  nd  cx  nd  sq  rw  D+  D+  .   .   .   .
+dispatched retry        | xs  bz  I+  I+  D+  D+  D+  nd  nd  nd  nd  sq  rw  D+  D+  .   .   .   .
+dispatched permission   | xs  bz  I+  I+  D+  D+  D+  nd  nd  nd  nd  sq  rw  D+  D+  .   .   .   .
+in_doubt                | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .   bz
+in_doubt free           | xs  I+  I+  I+  I   I   I   S   F0  M   U?  sq  rw  I   I   .   .   .   I
+in_doubt early          | xs  I+  I+  I+  I   I   I   S   te  te  U?  sq  rw  I   I   .   .   .   I
+in_doubt returned       | xs  bz  I+  I+  I+  I+  I+  S   te  te  U?  sq  rw  I+  I+  .   .   .   bz
+in_doubt retry          | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .   bz
+in_doubt cancel         | xs  bz  I+  I+  I+  I+  I+  S   F0  cx  U?  sq  rw  I+  I+  .   .   .   bz
+in_doubt acknowledged   | xs  bz  I+  I+  I+  I+  I+  S   F0  te  U?  sq  rw  I+  I+  .   .   .   bz
+in_doubt active         | xs  bz  I+  I+  I+  I+  I+  S   F0  te  U?  sq  rw  I+  I+  .   .   .   bz
+in_doubt late           | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .   bz
+in_doubt full           | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .   bz
+awaiting_decision       | xs  .   .   I+  A   A   A   S   F0  M   U?  sq  rw  A   A   .   .   .   .
+awaiting_decision cancel| xs  .   .   I+  A   A   A   S   F0  cx  U?  sq  rw  A   A   .   .   .   .
+permitted               | xs  M+  M+  I+  M   I   M   ad  ad  ad  ad  sq  rw  A   M   .   .   .   M
+permitted held          | xs  bz  M+  I+  M+  I+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .   bz
+permitted lapsed        | xs  M+  M+  I+  M+  I+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .   bz
+permitted another       | xs  bz  M+  I+  M+  I+  M+  nd  nd  nd  nd  sq  rw  A   M+  .   .   .   bz
+succeeded               | xs  .   .   .   S   S!  S   nd  nd  nd  nd  sq  nd  .   .   .   .   .   .
+succeeded twice         | xs  .   .   .   S!  S!  S!  S   nd  nd  nd  sq  nd  .   .   .   .   .   .
+failed none             | xs  .   .   .   F0  F0! F0  nd  nd  nd  nd  sq  nd  .   .   P   .   .   .
+failed possible         | xs  .   .   .   F?  F?! F?  nd  nd  M   nd  sq  nd  .   .   os  .   .   .
+failed contradicted     | xs  .   .   .   F0! F0! F0! S   F0  ad  ad  sq  ad  .   .   os  .   .   .
+failed cancel           | xs  .   .   .   F0  F0! F0  ad  ad  cx  ad  sq  ad  .   .   os  .   .   .
+partial                 | xs  .   .   .   T~  T~! T~  nd  nd  M   nd  sq  nd  .   .   .   .   .   .
+cancelled none          | xs  .   .   .   C0  C0! C0  nd  nd  cx  nd  sq  nd  .   .   os  .   .   .
+cancelled abandoned     | xs  .   .   .   C0  C0! C0  nd  nd  nd  nd  sq  nd  .   .   P   .   .   .
+cancelled possible      | xs  .   .   .   C?  C?! C?  nd  nd  M   nd  sq  nd  .   .   os  .   .   .
+unknown                 | xs  .   .   .   U?  U?! U?  S   F0  M   ad  sq  ad  .   .   .   .   .   .
+unknown late            | xs  .   .   .   U?! U?! U?! S   F0  M   ad  sq  ad  .   .   .   .   .   .
+pruned                  | xs  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn
 """
 
 

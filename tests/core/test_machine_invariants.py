@@ -31,6 +31,7 @@ from indoubt.core.commands import (
     Dispatch,
     Doubt,
     Note,
+    Postpone,
     Release,
     Renew,
     Reopen,
@@ -39,6 +40,7 @@ from indoubt.core.commands import (
 from indoubt.core.machine import ALLOWED, NEVER_REPLAYED, decide
 from indoubt.core.record import (
     NO_RAW,
+    REPLAYABLE,
     Closed,
     DecisionKind,
     Effect,
@@ -155,7 +157,10 @@ MAKERS: dict[type[Command], Callable[[Record, int, Choices], Command]] = {
     Renew: lambda r, _, c: Renew(fence=_fence(r, c), lease_ms=LEASE, permit_ms=c.of(PERMIT, None)),
     Settle: _settle,
     Doubt: lambda r, _, c: Doubt(fence=_fence(r, c), returned=c.yes(), keep=c.yes()),
-    Release: lambda r, _, c: Release(fence=_fence(r, c), never_sent=c.yes()),
+    Release: lambda r, _, c: Release(
+        fence=_fence(r, c), never_sent=c.yes(), after_ms=5, give_back=c.yes()
+    ),
+    Postpone: lambda _r, _n, _c: Postpone(after_ms=5),
     Clear: lambda r, _, c: Clear(fence=_fence(r, c)),
     Ask: lambda r, _, c: Ask(fence=_fence(r, c), reason="who knows"),
     Note: _note,
@@ -354,10 +359,13 @@ def what_is_open_is_found(s: Applied) -> bool:
     """Nothing is lost from the lists: it can be found by its ready time, or it is in doubt.
 
     Two are found otherwise: what was only prepared, by its id, when the call is repeated; and what
-    was prepared or dispatched, before the lease that stands in ``ready_at`` runs out.
+    was prepared or dispatched, before the lease that stands in ``ready_at`` runs out. What is sent
+    again by itself is no doubt of a person's, and ready.
     """
     if s.after.closed:
         return s.after.owner is None and s.after.ready_at_ms is None
+    if s.after.state is S.IN_DOUBT and s.after.doubt_since_ms is None:
+        return s.after.policy.safety in REPLAYABLE and s.after.ready_at_ms is not None
     if s.after.state in {S.IN_DOUBT, S.AWAITING_DECISION, S.PERMITTED}:
         return s.after.doubt_since_ms is not None
     return s.after.state is S.PREPARED or s.after.ready_at_ms is not None

@@ -31,7 +31,7 @@ from indoubt.stores.sqlite import SQLiteStore, schema, upgrade
 
 BY = {"actor": "ana", "reason": "given before the upgrade"}
 OLD, STEP = steps(Path(__file__).parents[1] / "migrations")
-GONE = ("dispatched_at", "doubt_since")  # what the older schema does not have
+GONE = ("dispatched_at", "doubt_since", "queue")  # what the older schema does not have
 NOW = timedelta(0)
 STATES = {
     "prepared": "prepared",

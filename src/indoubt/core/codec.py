@@ -118,6 +118,8 @@ class Body(Struct, frozen=True):
     probing_since_ms: Millis | None = None
     pruned: bool = False
     digest: str | None = None
+    delay_ms: Millis | None = None
+    due_at_ms: Millis | None = None
 
 
 class Event(Struct, frozen=True):

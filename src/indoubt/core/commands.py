@@ -98,11 +98,23 @@ class Doubt(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True):
-    """Let go. ``never_sent``: the holder certifies that its dispatch never left this process."""
+    """Let go. ``never_sent``: the holder certifies that its dispatch never left this process.
+
+    ``after_ms``: ready again so much later. ``give_back``: the claim does not count. ``error``: why
+    it is let go, kept with the record; none leaves what is there.
+    """
 
     fence: int
     never_sent: bool = False
     after_ms: Millis | None = None
+    give_back: bool = False
+    error: Raw = NO_RAW
+
+
+class Postpone(Struct, frozen=True):
+    """Have what nobody holds wait until ``after_ms`` from now."""
+
+    after_ms: Millis
 
 
 class Clear(Struct, frozen=True):
@@ -178,6 +190,7 @@ Command = (
     | Settle
     | Doubt
     | Release
+    | Postpone
     | Clear
     | Ask
     | Note

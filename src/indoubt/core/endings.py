@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from .attempts import close_open, doubtful, edit, effect_of, marred
 from .bounds import EVIDENCE_KEPT
-from .commands import Abandon, Ask, Cancel, Clear, Doubt, Note, Release, Reopen, Settle
+from .commands import Abandon, Ask, Cancel, Clear, Doubt, Note, Postpone, Release, Reopen, Settle
 from .record import (
     NO_RAW,
+    REPLAYABLE,
     Attempt,
     Closed,
     Effect,
@@ -114,15 +115,32 @@ def doubt(record: Record, command: Doubt, now_ms: Millis) -> Record:
 
 
 def release(record: Record, command: Release, now_ms: Millis) -> Record | Refused:
+    after_ms = command.after_ms or 0
     if record.state is not S.DISPATCHED:
-        ready = now_ms + (command.after_ms or 0)
-        return replace(record, owner=None, lease_until_ms=None, ready_at_ms=ready)
-    if not command.never_sent:
+        let_go = replace(record, owner=None, lease_until_ms=None, ready_at_ms=now_ms + after_ms)
+    elif command.never_sent:
+        let_go = _unsent(record, now_ms, after_ms)
+    elif record.policy.safety in REPLAYABLE:
+        # It is sent again by itself, so there is nothing in it for a person to look at.
+        let_go = replace(_let_go(record, now_ms, after_ms), doubt_since_ms=None)
+    else:
         return Refused("release_without_proof")
-    return _unsent(record, now_ms)
+    return replace(
+        let_go,
+        due_at_ms=now_ms + after_ms,
+        claims=let_go.claims - command.give_back,
+        error=let_go.error if command.error == NO_RAW else command.error,
+    )
 
 
-def _unsent(record: Record, now_ms: Millis) -> Record:
+def postpone(record: Record, command: Postpone, now_ms: Millis) -> Record | Refused:
+    if record.owner is not None:
+        return Refused("busy", until_ms=record.lease_until_ms)
+    due = now_ms + command.after_ms
+    return replace(record, ready_at_ms=due, due_at_ms=due)
+
+
+def _unsent(record: Record, now_ms: Millis, after_ms: Millis) -> Record:
     """The dispatch never left the process: close it, and give back what it had spent (P7)."""
     last = record.attempts[-1]
     attempts = (*record.attempts[:-1], replace(last, closed=Closed.NEVER_SENT))
@@ -135,7 +153,7 @@ def _unsent(record: Record, now_ms: Millis) -> Record:
             permission=replace(last.permission, attempt=record.attempt + 1),
             doubt_since_ms=record.doubt_since_ms or now_ms,
         )
-    ready_at = None if record.closed else now_ms
+    ready_at = None if record.closed else now_ms + after_ms
     return replace(record, owner=None, lease_until_ms=None, ready_at_ms=ready_at)
 
 

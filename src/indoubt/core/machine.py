@@ -28,6 +28,7 @@ from .commands import (
     Dispatch,
     Doubt,
     Note,
+    Postpone,
     Prepare,
     Release,
     Renew,
@@ -35,8 +36,19 @@ from .commands import (
     Settle,
 )
 from .decisions import decide_person
-from .endings import abandon, ask, cancel, clear, doubt, note, release, reopen, settle
-from .record import CLOSED, NO_RAW, Attempt, Millis, Record, Safety, Stage, State, stored
+from .endings import abandon, ask, cancel, clear, doubt, note, postpone, release, reopen, settle
+from .record import (
+    CLOSED,
+    NO_RAW,
+    REPLAYABLE,
+    Attempt,
+    Millis,
+    Record,
+    Safety,
+    Stage,
+    State,
+    stored,
+)
 from .refusals import Refused
 
 if TYPE_CHECKING:
@@ -57,6 +69,7 @@ ALLOWED: dict[type[Command], frozenset[State]] = {
     Settle: frozenset({S.DISPATCHED, S.IN_DOUBT}),
     Doubt: frozenset({S.DISPATCHED}),
     Release: LIVE,
+    Postpone: frozenset({S.PREPARED, S.IN_DOUBT, S.PERMITTED}),
     Clear: frozenset({S.IN_DOUBT}),
     Ask: frozenset({S.IN_DOUBT}),
     Note: ALL,
@@ -67,7 +80,6 @@ ALLOWED: dict[type[Command], frozenset[State]] = {
 }
 # What only a permission or a proof may send again: never a replay.
 NEVER_REPLAYED = frozenset({Safety.NON_IDEMPOTENT, Safety.HUMAN_CONFIRMATION_REQUIRED})
-REPLAYABLE = frozenset({Safety.PURE, Safety.IDEMPOTENT, Safety.RETRY_SAFE})
 
 # (state before, state after, whether the claim is the dispatch), for `Store.lease`: what the rules
 # of Claim and Dispatch lead to where nothing but ownership is written.
@@ -248,6 +260,7 @@ _RULES: dict[type[Command], Callable[[Record, Any, Millis], Record | Refused]] =
     Settle: settle,
     Doubt: doubt,
     Release: release,
+    Postpone: postpone,
     Clear: clear,
     Ask: ask,
     Note: note,

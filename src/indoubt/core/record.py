@@ -45,6 +45,10 @@ CLOSED = frozenset(
 DOUBTFUL = frozenset({State.IN_DOUBT, State.AWAITING_DECISION, State.PERMITTED})
 
 
+REPLAYABLE = frozenset({Safety.PURE, Safety.IDEMPOTENT, Safety.RETRY_SAFE})
+"""Classes that may be sent again although an attempt may have happened."""
+
+
 class Effect(StrEnum):
     """What a closed record says about the effect itself."""
 
@@ -225,6 +229,8 @@ class Record(Struct, frozen=True):
     probing_since_ms: Millis | None = None
     pruned: bool = False
     digest: str | None = None
+    delay_ms: Millis | None = None
+    due_at_ms: Millis | None = None
 
     @property
     def open_attempts(self) -> tuple[Attempt, ...]:

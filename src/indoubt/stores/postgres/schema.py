@@ -6,7 +6,6 @@ and a crash leaves the database as it was.
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
@@ -156,8 +155,9 @@ def _apply(db: Connection, step: Migration, place: Place) -> None:
         (step.number, step.name, step.sha256),
     )
     db.execute(
-        b"INSERT INTO indoubt_meta VALUES (1, %s, %s, 1, %s, %s, 0) ON CONFLICT DO NOTHING",
-        (FORMAT, secrets.token_hex(16), SCHEME, PARTITIONS),
+        b"INSERT INTO indoubt_meta VALUES (1, %s, replace(gen_random_uuid()::text, '-', ''), 1, %s,"
+        b" %s, 0) ON CONFLICT DO NOTHING",
+        (FORMAT, SCHEME, PARTITIONS),
     )
 
 
