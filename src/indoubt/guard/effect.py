@@ -117,8 +117,10 @@ class Effect:
 
     def _former_ids(self, intent: Record) -> tuple[str, ...]:
         return tuple(
-            record_id(intent.tenant_id, name, intent.key, intent.scope, intent.fingerprint)
-            for name in self.definition.declared.formerly
+            [
+                record_id(intent.tenant_id, name, intent.key, intent.scope, intent.fingerprint)
+                for name in self.definition.declared.formerly
+            ]
         )
 
     def _run(self, args: Any, kwargs: Any, context: EffectContext) -> Any:

@@ -27,8 +27,12 @@ def check_batches(batches: Sequence[Batch]) -> None:
         ValueError: an id twice, no write id, an integer over 63 bits, a lone surrogate.
     """
     for batch in batches:
-        _check_root(batch)
-        _check_names(batch)
+        if not batch.write_id:
+            raise ValueError("a batch needs a write_id: its repeat is known by it")
+        check_text(batch.write_id, "write_id")
+        if len(batch.puts) + len(batch.extends) + len(batch.deletes) + len(batch.guards) > 1:
+            _check_root(batch)
+            _check_names(batch)
         for put in batch.puts:
             _check_put(put)
         for extend in batch.extends:
@@ -49,16 +53,12 @@ def _check_root(batch: Batch) -> None:
 
 
 def _check_names(batch: Batch) -> None:
-    if not batch.write_id:
-        raise ValueError("a batch needs a write_id: its repeat is known by it")
-    check_text(batch.write_id, "write_id")
-    if len(batch.puts) + len(batch.extends) + len(batch.deletes) > 1:
-        changed = [item.id for item in (*batch.puts, *batch.extends)]
-        removed = {item.id for item in batch.deletes}
-        if len(set(changed)) < len(changed) or len(removed) < len(batch.deletes):
-            raise ValueError("a batch names a record twice")
-        if removed & {item.id for item in batch.extends}:
-            raise ValueError("a batch deletes and extends one record")
+    changed = [item.id for item in (*batch.puts, *batch.extends)]
+    removed = {item.id for item in batch.deletes}
+    if len(set(changed)) < len(changed) or len(removed) < len(batch.deletes):
+        raise ValueError("a batch names a record twice")
+    if removed & {item.id for item in batch.extends}:
+        raise ValueError("a batch deletes and extends one record")
 
 
 def _check_put(put: Put) -> None:
@@ -84,7 +84,8 @@ def _check_put(put: Put) -> None:
 def _check_expected(put: Put) -> None:
     expected = put.expected
     if isinstance(expected, Absent):
-        if KEEP in put:
+        times = (put.lease_until, put.permit_until, put.ready_at, put.dispatched_at)
+        if KEEP in (*times, put.doubt_since):
             raise ValueError("an insert has no time to keep")
         return
     _check_int(expected.n, "expected.n")
