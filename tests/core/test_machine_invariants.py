@@ -442,7 +442,7 @@ def test_scripts_come_to_every_command_in_every_state_that_allows_it() -> None:
     """The rules above are worth what their scripts reach."""
     reached = set[tuple[type[Command], State]]()
 
-    @settings(max_examples=1_000, deadline=None, derandomize=True, database=None)
+    @settings(max_examples=2_000, deadline=None, derandomize=True, database=None)
     @given(policy=POLICIES, script=SCRIPTS)
     def walk(policy: Policy, script: list[int]) -> None:
         reached.update((type(s.command), s.before.state) for s in run(intent(policy), script))
