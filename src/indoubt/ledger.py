@@ -23,6 +23,7 @@ from indoubt.recovery.inbox import Inbox, read_inbox, show
 from indoubt.recovery.items import JournalEntry, RecordView, entry
 from indoubt.recovery.known import Known, Registry
 from indoubt.recovery.on_request import cancel_flow, probe_flow
+from indoubt.recovery.pointers import look_up
 from indoubt.recovery.recover import Pass, Recovery
 from indoubt.recovery.retention import Pruned, Pruning, Retention
 from indoubt.store import ANY_TENANT, Store, Tenant
@@ -338,7 +339,7 @@ class Ledger(Opened):
 
     async def _seen(self, act: str, tenant_id: Tenant) -> Seen:
         runtime = self.open()
-        flow: Generator[Request, Any, Seen] = runtime.engine.read(act)
+        flow: Generator[Request, Any, Seen] = look_up(runtime.engine, act)
         seen = await runtime.driver.drive(flow)
         tenant = _tenant(tenant_id)
         foreign = tenant is not ANY_TENANT and seen.record and seen.record.tenant_id != tenant

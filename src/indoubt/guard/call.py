@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indoubt.core.bounds import REPLAYS_IN_ONE_CALL
 from indoubt.core.commands import Claim, Command, Dispatch, Note, Prepare, Reopen
+from indoubt.core.pointers import moved, target
 from indoubt.core.record import Evidence, Record, State
 from indoubt.core.refusals import Refused
 from indoubt.core.situation import governing
@@ -20,6 +21,7 @@ from indoubt.engine.letting_go import let_go
 from indoubt.engine.requests import CallerGone, Request, Sleep
 from indoubt.errors import KeyConflict, OutcomePruned, ReceiptNotStored
 from indoubt.recovery.limits import Limits
+from indoubt.recovery.pointers import follow, settle_id
 from indoubt.recovery.resolve import Kind, Resolved
 from indoubt.store import Conflict
 
@@ -66,12 +68,24 @@ class Performance:
     # -- the first write -----------------------------------------------------------------------
 
     def _begin(self) -> Generator[Request, Any, Ours | Seen]:
-        """Intent, claim and dispatch in one blind commit; its conflict brings the record."""
-        seen, intent = Seen(None, 0, self._engine.epoch), self._call.intent
-        for former in self._call.former_ids:  # an act may be on record under an older name
-            seen = yield from self._engine.read(former)
+        """The first write, under the id to which this act's names lead."""
+        intent, former = self._call.intent, self._call.former_ids
+        if former:  # an act may be on record under an older name, or be made under it just now
+            intent, seen = yield from settle_id(self._engine, intent, former)
             if seen.record is not None:
                 return seen
+        while True:
+            step = yield from self._insert(intent)
+            if not isinstance(step, Seen) or target(step.record) is None:
+                return step
+            to, seen = yield from follow(self._engine, intent.id, step)
+            if seen.record is not None:
+                return seen
+            intent = moved(intent, to)
+
+    def _insert(self, intent: Record) -> Generator[Request, Any, Ours | Seen]:
+        """Intent, claim and dispatch in one blind commit; its conflict brings the record."""
+        seen = Seen(None, 0, self._engine.epoch)
         if self._known.declared.no_use_after is not None:  # an instant needs the store's clock
             seen = yield from self._engine.read(intent.id)
             if seen.record is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from indoubt.errors import ForkedHandle
 from indoubt.recovery.inbox import show
+from indoubt.recovery.pointers import look_up as follow_up
 
 from .runtime import Runtime
 
@@ -105,7 +106,7 @@ def _checked(given: Any) -> Any:
 
 def _first_of(runtime: Runtime, acts: Sequence[str]) -> Generator[Request, Any, RecordView | None]:
     for act in acts:
-        seen = yield from runtime.engine.read(act)
+        seen = yield from follow_up(runtime.engine, act)
         if seen.record is not None:
             return show(runtime.engine, seen.record, seen.now_ms)
     return None
