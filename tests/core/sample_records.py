@@ -12,6 +12,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from indoubt.contracts import ExecutionSafetyClass as Safety
+from indoubt.core.codec import body_of, fixed_of
 from indoubt.core.commands import (
     Abandon,
     Acknowledge,
@@ -41,6 +42,7 @@ from indoubt.core.record import (
     State,
 )
 from indoubt.core.refusals import Refused
+from indoubt.store import Stored as Row
 
 NOW = 1_000_000
 LEASE = PERMIT = 30_000
@@ -79,6 +81,36 @@ def after(record: Record | None, *commands: Command, at: Millis) -> Record:
     done = decide(record, commands, at)
     assert not isinstance(done, Refused), f"{record and record.state}, {commands}: {done.reason}"
     return done
+
+
+def row_of(record: Record) -> Row:
+    """The record as any store answers it."""
+    last = record.attempts[-1] if record.attempts else None
+    return Row(
+        id=record.id,
+        root_id=record.root_id,
+        tenant_id=record.tenant_id,
+        parent_id=record.parent_id,
+        kind=record.kind,
+        version=record.version,
+        state=record.state.value,
+        owner=record.owner,
+        fence=record.fence,
+        claims=record.claims,
+        attempt=record.attempt,
+        cancel_requested=record.cancel_requested,
+        store_epoch=record.store_epoch,
+        lease_until=record.lease_until_ms,
+        permit_until=last.permit_until_ms if last else None,
+        ready_at=record.ready_at_ms,
+        dispatched_at=last.dispatched_at_ms if last else None,
+        doubt_since=record.doubt_since_ms,
+        created_at=record.created_at_ms,
+        updated_at=record.updated_at_ms,
+        queue=record.queue or record.kind,
+        body=body_of(record),
+        fixed=fixed_of(record),
+    )
 
 
 def claim(owner: str = "w1", **changes: Any) -> Claim:

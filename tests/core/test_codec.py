@@ -27,13 +27,14 @@ from sample_records import (
     of_class,
     records,
     released,
+    row_of,
     sent,
     settled,
     settlement,
 )
 
 from indoubt.contracts import ExecutionSafetyClass as Safety
-from indoubt.core.codec import body_of, event, event_of, fixed_of, name_of, record_of
+from indoubt.core.codec import body_of, event, event_of, name_of, record_of
 from indoubt.core.commands import (
     Abandon,
     Ask,
@@ -66,37 +67,6 @@ from indoubt.core.record import (
 from indoubt.engine.puts import landed, put_of
 from indoubt.store import In, Put
 from indoubt.store import Stored as Row
-
-
-def row_of(record: Record) -> Row:
-    """The record as any store answers it."""
-    last = record.attempts[-1] if record.attempts else None
-    return Row(
-        id=record.id,
-        root_id=record.root_id,
-        tenant_id=record.tenant_id,
-        parent_id=record.parent_id,
-        kind=record.kind,
-        version=record.version,
-        state=record.state.value,
-        owner=record.owner,
-        fence=record.fence,
-        claims=record.claims,
-        attempt=record.attempt,
-        cancel_requested=record.cancel_requested,
-        store_epoch=record.store_epoch,
-        lease_until=record.lease_until_ms,
-        permit_until=last.permit_until_ms if last else None,
-        ready_at=record.ready_at_ms,
-        dispatched_at=last.dispatched_at_ms if last else None,
-        doubt_since=record.doubt_since_ms,
-        created_at=record.created_at_ms,
-        updated_at=record.updated_at_ms,
-        queue=record.queue or record.kind,
-        body=body_of(record),
-        fixed=fixed_of(record),
-    )
-
 
 TEXT = st.text(max_size=12)
 TIME = st.integers(1, 2**43)

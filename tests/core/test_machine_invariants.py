@@ -88,7 +88,7 @@ class Choices:
 def commands(record: Record, now_ms: int, c: Choices) -> Command:
     """Some command, most often one that may be allowed in this state."""
     kinds = [k for k in LIKELY if record.state in ALLOWED[k]]
-    kind = c.of(*kinds) if kinds and c.yes(7, of=8) else c.of(*MAKERS)
+    kind = c.of(*kinds) if kinds and c.yes(6, of=8) else c.of(*MAKERS)
     return MAKERS[kind](record, now_ms, c)
 
 
@@ -170,7 +170,7 @@ MAKERS: dict[type[Command], Callable[[Record, int, Choices], Command]] = {
     Abandon: lambda r, _n, _c: Abandon(reason="nobody", store_epoch=r.store_epoch),
 }
 # What is chosen where it may be allowed; the others do little, or end it.
-LIKELY = tuple(kind for kind in MAKERS if kind not in {Cancel, Abandon, Checkpoint})
+LIKELY = tuple(kind for kind in MAKERS if kind not in {Cancel, Abandon, Checkpoint, Postpone})
 SCRIPTS = st.lists(st.integers(0, 2**63 - 1), min_size=20, max_size=80)
 POLICIES = st.sampled_from(
     [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from .bounds import ATTEMPTS_KEPT
-from .record import Closed, Effect
+from .record import Closed, Effect, State
 
 if TYPE_CHECKING:
     from .record import Attempt, Millis, Record
@@ -83,6 +83,25 @@ def is_full(attempts: tuple[Attempt, ...], *, replayable: bool) -> bool:
     if len(attempts) < ATTEMPTS_KEPT or replayable:
         return False
     return not any(none(attempt) for attempt in attempts)
+
+
+def one_more(record: Record, attempt: Attempt) -> Record:
+    """The record as its next dispatch leaves it."""
+    kept, folded_until = fold(record)
+    first = record.first_dispatched_at_ms
+    return replace(
+        record,
+        state=State.DISPATCHED,
+        doubt_since_ms=None,
+        attempt=attempt.number,
+        attempts=(*kept, attempt),
+        folded_until_ms=folded_until,
+        first_dispatched_at_ms=attempt.dispatched_at_ms if first is None else first,
+        permission=None,
+        asked=None,
+        probes=0,
+        probing_since_ms=None,
+    )
 
 
 def fold(record: Record) -> tuple[tuple[Attempt, ...], Millis | None]:

@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 
 from indoubt.errors import StoreBroken
 
+from .attempts import one_more
 from .commands import Command, Decide, Settle
 from .record import (
     NO_RAW,
@@ -164,12 +165,17 @@ def fixed_of(record: Record) -> bytes:
 
 
 def body_of(record: Record) -> bytes:
-    """Encode what changes, without the times that the store stamps into its columns."""
+    """Encode what changes, without the times that the store stamps into its columns.
+
+    What is prepared keeps them: a lease would stamp those of the next attempt over them.
+    """
     body = Body(*_changing(record))
     if not record.attempts:
         return _encode(body)
     last = record.attempts[-1]
     first = record.first_dispatched_at_ms
+    if record.state is State.PREPARED:
+        return _encode(replace(body, first_dispatched_at_ms=first or NO_TIME))
     body = replace(
         body,
         attempts=(*record.attempts[:-1], replace(last, dispatched_at_ms=0, permit_until_ms=0)),
@@ -194,18 +200,28 @@ def record_of(row: Row) -> Record:
 
 
 def _record_of(row: Row) -> Record:
-    fixed, body = _fixed(row.fixed), _body(row.body)
+    body = _body(row.body)
+    stamped = body.attempts[-1].number if body.attempts else 0
+    if row.state in _SENT and row.attempt > stamped:
+        return _leased(_record(row, body), row)
+    if not body.attempts:
+        return _record(row, body)
+    dispatched, first = row.dispatched_at or 0, body.first_dispatched_at_ms
+    last = replace(
+        body.attempts[-1], dispatched_at_ms=dispatched, permit_until_ms=row.permit_until or 0
+    )
+    body = replace(
+        body,
+        attempts=(*body.attempts[:-1], last),
+        first_dispatched_at_ms=dispatched if first is None else first,
+    )
+    return _record(row, body)
+
+
+def _record(row: Row, body: Body) -> Record:
+    fixed = _fixed(row.fixed)
     fields = asdict(body)
-    if row.state in _SENT and row.attempt > (body.attempts[-1].number if body.attempts else 0):
-        body = replace(body, attempts=(*body.attempts, _leased(row)))
-    if body.attempts:
-        dispatched = row.dispatched_at or 0
-        last = replace(
-            body.attempts[-1], dispatched_at_ms=dispatched, permit_until_ms=row.permit_until or 0
-        )
-        fields["attempts"] = (*body.attempts[:-1], last)
-        first = body.first_dispatched_at_ms
-        fields["first_dispatched_at_ms"] = dispatched if first is None else first or None
+    fields["first_dispatched_at_ms"] = body.first_dispatched_at_ms or None
     return Record(
         id=row.id,
         root_id=row.root_id,
@@ -237,18 +253,22 @@ def _record_of(row: Row) -> Record:
     )
 
 
-def _leased(row: Row) -> Attempt:
-    """The attempt of a claim that was the dispatch (``Store.lease``), from its columns.
+def _leased(record: Record, row: Row) -> Record:
+    """What a lease that was the dispatch made of it, by the columns: as the core's own dispatch.
 
-    Once somebody else has claimed the record, nobody knows whose attempt it was: such a holder is
-    never proven silent.
+    Once somebody else has taken the record over, nobody knows whose attempt it was: such a holder
+    is never proven silent.
     """
-    ours = row.state == State.DISPATCHED
-    return Attempt(
+    ours = record.state is State.DISPATCHED
+    attempt = Attempt(
         number=row.attempt,
         fence=row.fence if ours else row.fence - 1,
         owner=(row.owner or "") if ours else "",
+        dispatched_at_ms=row.dispatched_at or 0,
+        permit_until_ms=row.permit_until or 0,
     )
+    sent = one_more(record, attempt)
+    return replace(sent, state=record.state, doubt_since_ms=record.doubt_since_ms)
 
 
 def leased_event(owner: str) -> bytes:

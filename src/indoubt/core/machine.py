@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from .attempts import fold, is_full, silence
+from .attempts import fold, is_full, one_more, silence
 from .bounds import FENCE_LEAP
 from .commands import (
     Abandon,
@@ -81,22 +81,14 @@ ALLOWED: dict[type[Command], frozenset[State]] = {
 # What only a permission or a proof may send again: never a replay.
 NEVER_REPLAYED = frozenset({Safety.NON_IDEMPOTENT, Safety.HUMAN_CONFIRMATION_REQUIRED})
 
-# (state before, state after, whether the claim is the dispatch), for `Store.lease`: what the rules
-# of Claim and Dispatch lead to where nothing but ownership is written.
+# (state before, state after, whether the claim is the dispatch), for `Store.lease`: what Claim and
+# Dispatch lead to where nothing but ownership is written. It never sends again what may have
+# happened: whether that is safe is in the body (key window, permits, a cancel), which no store
+# reads. It names `dispatched`, so that whoever takes such a record over leaves the doubt on it.
 LEASED: tuple[tuple[State, State, bool], ...] = (
     (S.PREPARED, S.DISPATCHED, True),
     (S.DISPATCHED, S.IN_DOUBT, False),
 )
-LEASED_TO_REPLAY: tuple[tuple[State, State, bool], ...] = (
-    (S.PREPARED, S.DISPATCHED, True),
-    (S.DISPATCHED, S.DISPATCHED, True),
-    (S.IN_DOUBT, S.DISPATCHED, True),
-)
-
-
-def leased(safety: Safety) -> tuple[tuple[State, State, bool], ...]:
-    """What a lease makes of each state, for effects of this class."""
-    return LEASED_TO_REPLAY if safety in REPLAYABLE else LEASED
 
 
 def decide(record: Record | None, commands: Sequence[Command], now_ms: Millis) -> Record | Refused:
@@ -206,23 +198,8 @@ def _dispatch(record: Record, command: Dispatch, now_ms: Millis) -> Record | Ref
         permit_until_ms=now_ms + command.permit_ms,
         permission=record.permission,
     )
-    kept, folded_until = fold(record)
-    return replace(
-        record,
-        state=S.DISPATCHED,
-        doubt_since_ms=None,
-        policy=policy,
-        attempt=number,
-        attempts=(*kept, attempt),
-        folded_until_ms=folded_until,
-        first_dispatched_at_ms=now_ms
-        if record.first_dispatched_at_ms is None
-        else record.first_dispatched_at_ms,
-        permission=None,
-        asked=None,
-        probes=0,
-        probing_since_ms=None,
-    )
+    governed = record if command.policy is None else replace(record, policy=policy)
+    return one_more(governed, attempt)
 
 
 def _acknowledge(record: Record, command: Acknowledge, _now_ms: Millis) -> Record:
