@@ -50,9 +50,15 @@ ALLOWED = {
     r"src/indoubt/testing/.*": (CLOCK, RANDOM),  # the simulated world has its own
 }
 # Who may reach into the stores, beside the stores: these call indoubt.stores.open_store.
+STORE_DOORS = {
+    "indoubt.stores",
+    "indoubt.stores.open_store",
+    "indoubt.stores.store_of_client",
+}
 STORE_USERS = (
     "src/indoubt/__init__.py",
     "src/indoubt/cli",
+    "src/indoubt/delayed_effects",
     "src/indoubt/demo",
     "src/indoubt/ledger",
 )
@@ -227,7 +233,7 @@ def store_access(source: Source) -> Iterator[Finding]:
         return
     for node, _, name in imports(source):
         if name == "indoubt.stores" or name.startswith("indoubt.stores."):
-            known = name in {"indoubt.stores", "indoubt.stores.open_store"}
+            known = name in STORE_DOORS
             if not (known and source.path.startswith(STORE_USERS)):
                 yield node.lineno, f"imports {name}: take a Store, or a ledger"
 

@@ -178,6 +178,17 @@ class RecordNotFound(IndoubtError, LookupError):
         self.record_id = record_id
 
 
+class DelayedEffectConflict(IndoubtError, RuntimeError):
+    """An operation id was reused for a different delayed effect; nothing was changed.
+
+    ``intent`` is the one that is registered, with the action CONFLICT.
+    """
+
+    def __init__(self, message: str, *, intent: Any = None) -> None:
+        super().__init__(message)
+        self.intent = intent
+
+
 class OutcomePruned(IndoubtError):
     """The record was pruned; ``outcome`` is what its tombstone kept. The effect is not repeated."""
 

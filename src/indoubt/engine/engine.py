@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from indoubt.core.bounds import TRIES_MAX
 from indoubt.core.codec import burial_of, event_of, record_of
-from indoubt.core.commands import Claim, Command, Decide
+from indoubt.core.commands import Claim, Command, Decide, Prepare
 from indoubt.core.machine import decide
 from indoubt.core.refusals import Refused
 from indoubt.errors import Contended, StoreError, StoreUnavailable
@@ -84,8 +84,11 @@ class Engine:
         *,
         deadline: float,
         guards: tuple[Guard, ...] = (),
+        wakes: tuple[str, ...] = (),
     ) -> Generator[Request, Any, Seen | Refused | Conflict]:
         """Decide and write once. A conflict is the caller's to look at.
+
+        ``wakes``: topics that somebody may wait for (``Store.wait``).
 
         Raises:
             StoreError: the store refused, or was unavailable until ``deadline`` (local clock).
@@ -100,7 +103,7 @@ class Engine:
             event_of(commands, after),
             _ending(seen.record, commands),
         )
-        batch = Batch(write_id(), (put,), (), guards)
+        batch = Batch(write_id(), (put,), (), guards, (), wakes)
         try:
             answer = yield from self._submit(batch, deadline)
         except CallerGone as gone:
@@ -157,6 +160,24 @@ class Engine:
             puts = (put_of(None, tombstone, seen.now_ms, burial_of(tombstone), None),)
         answer = yield from self._submit(Batch(write_id(), puts, deletes=(gone,)), deadline)
         return isinstance(answer, Written)
+
+    def supplant(
+        self, seen: Seen, record: Record, *, deadline: float
+    ) -> Generator[Request, Any, Seen | Conflict]:
+        """Put a new record in the place of one that has ended, if it is still as it was seen.
+
+        Its version goes on from there, so that whoever holds the old one can write nothing on it.
+        """
+        old = seen.record
+        if old is None:
+            raise LookupError("there is nothing to supplant")
+        commands = (Prepare(record=record),)
+        put = put_of(None, record, 0, event_of(commands, record), None)
+        gone = Delete(old.id, old.root_id, old.version)
+        answer = yield from self._submit(Batch(write_id(), (put,), deletes=(gone,)), deadline)
+        if isinstance(answer, Conflict):
+            return answer
+        return self._landed(Seen(None, 0, seen.epoch), record, put, answer, commands)
 
     def found(self, conflict: Conflict, seen: Seen) -> Seen:
         """What a conflict brought, in place of what was seen."""

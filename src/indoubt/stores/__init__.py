@@ -81,6 +81,12 @@ def upgrade(url: str, progress: Callable[[int, int, str], object] | None = None)
     return sqlite.upgrade(_file(url), progress)
 
 
+def store_of_client(client: Any) -> Store | None:
+    """A store over a redis client that its user has made; None for anything else."""
+    del client
+    return None
+
+
 def facts_of(store: Store) -> tuple[Fact, ...]:
     """What this kind of store finds out about itself here and now (it may take a moment)."""
     from .sqlite import SQLiteStore  # noqa: PLC0415
@@ -154,4 +160,11 @@ _OPENERS: Final[dict[str, Callable[[str, dict[str, Any]], Store]]] = {
     "postgres": _postgres,
 }
 
-__all__ = ["facts_of", "open_existing", "open_store", "schema_status", "upgrade"]
+__all__ = [
+    "facts_of",
+    "open_existing",
+    "open_store",
+    "schema_status",
+    "store_of_client",
+    "upgrade",
+]
