@@ -74,10 +74,14 @@ def answer_lost(error: BaseException, place: Place) -> AnswerLost:
 
 
 def uncertain(error: BaseException, db: Connection | None) -> bool:
-    """Whether the server may have committed although it did not say so."""
+    """Whether the server may have committed although it did not say so.
+
+    A connection that ended after the statement was sent proves nothing, whatever its last words:
+    a server told to stop may say so to a client whose commit it has just made.
+    """
     if not isinstance(error, psycopg.Error):
         return True
-    return db is not None and db.closed and error.sqlstate is None
+    return db is not None and db.closed
 
 
 def concerns_one_batch(error: BaseException) -> bool:
