@@ -50,11 +50,7 @@ ALLOWED = {
     r"src/indoubt/testing/.*": (CLOCK, RANDOM),  # the simulated world has its own
 }
 # Who may reach into the stores, beside the stores: these call indoubt.stores.open_store.
-STORE_DOORS = {
-    "indoubt.stores",
-    "indoubt.stores.open_store",
-    "indoubt.stores.store_of_client",
-}
+STORE_DOORS = {f"indoubt.stores{door}" for door in ("", ".open_store", ".store_of_client")}
 STORE_USERS = (
     "src/indoubt/__init__.py",
     "src/indoubt/cli",

@@ -8,7 +8,8 @@ effect, and then its own record decides.
 
 from indoubt.errors import DelayedEffectConflict
 
-from .store import DelayedEffectPage, DelayedEffectStore
+from .steering import DelayedEffectPage
+from .store import DelayedEffectStore
 from .values import DelayedEffectAction, DelayedEffectIntent, DelayedEffectState
 
 __all__ = [

@@ -209,14 +209,29 @@ class Transitions:
         commands = parking(intent.fence)
         return (yield from self._held(intent, commands, "requeue", A.INVALID_STATE))
 
-    def end(self, intent: DelayedEffectIntent) -> Flow:
-        """End what this claim found cancelled, or of no use any more."""
-        seen = seen_in(intent)
-        if seen is None or seen.record is None:
-            seen = yield from self._read(intent.intent_id)
+    def taken(self, seen: Seen, intent_id: str, owner_token: str) -> Flow:
+        """What a lease has given us: fire it, or end what was cancelled or is too late.
+
+        A lease sends nothing again that may have happened; that takes a write that knows the rules.
+        """
         record = seen.record
-        commands = () if record is None else ending(record, intent.fence)
-        return (yield from self._held(intent, commands, "complete", A.CACHED))
+        if record is None:
+            return missing(intent_id)
+        again = record.claims > 1
+        intent = intent_of(seen, A.RECLAIMED if again else A.ACQUIRED, intent_id, mine=owner_token)
+        late = record.policy.no_use_after_ms
+        if record.cancel_requested or (late is not None and late <= seen.now_ms):
+            return (
+                yield from self._held(intent, ending(record, record.fence), "complete", A.CACHED)
+            )
+        if record.state is State.DISPATCHED:
+            return intent
+        dispatch = Dispatch(fence=record.fence, permit_ms=self._lease_ms)
+        done = yield from self._engine.apply(seen, (dispatch,), deadline=self._patience())
+        if isinstance(done, Seen):
+            return intent_of(done, intent.action, intent_id, mine=owner_token)
+        found = self._engine.found(done, seen) if isinstance(done, Conflict) else seen
+        return intent_of(found, A.BUSY, intent_id)
 
     def _held(
         self,
