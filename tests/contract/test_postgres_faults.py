@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -85,3 +86,10 @@ async def test_a_row_that_a_foreign_transaction_holds_holds_up_its_own_batch_alo
         assert isinstance(refused, Contended)
         assert isinstance(await answered(store, batch(put("free"))), Written)
     assert isinstance(await answered(store, batch(put("held", expected=Version(1)))), Written)
+
+
+def test_all_who_open_a_new_place_at_once_find_one_ledger(server: Postgres) -> None:
+    for _ in range(2):
+        with server.ledger() as url, ThreadPoolExecutor(8) as pool:
+            stores = list(pool.map(PostgresStore, [url] * 8))
+            assert len({made.meta.incarnation for made in stores}) == 1

@@ -106,7 +106,10 @@ def _steps_after(found: int | None) -> tuple[Migration, ...]:
 
 def _look(db: Connection) -> int | None:
     """The schema's number; None if there is no ledger."""
-    there = db.execute(b"SELECT to_regclass('indoubt_migration') IS NOT NULL").fetchone()
+    # Locking pg_class makes the server take note of a schema that another session has just made.
+    there = db.execute(
+        b"SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass('indoubt_migration'))"
+    ).fetchone()
     if there is None or not there[0]:
         return None
     row = db.execute(b"SELECT max(number) FROM indoubt_migration").fetchone()
