@@ -8,9 +8,11 @@ effect, and then its own record decides.
 
 from indoubt.errors import DelayedEffectConflict
 
+from .context import delayed_effect_store_for_context, register_delayed_effect
 from .steering import DelayedEffectPage
 from .store import DelayedEffectStore
 from .values import DelayedEffectAction, DelayedEffectIntent, DelayedEffectState
+from .worker import DelayedEffectWorker, DelayedReport
 
 __all__ = [
     "DelayedEffectAction",
@@ -19,4 +21,8 @@ __all__ = [
     "DelayedEffectPage",
     "DelayedEffectState",
     "DelayedEffectStore",
+    "DelayedEffectWorker",
+    "DelayedReport",
+    "delayed_effect_store_for_context",
+    "register_delayed_effect",
 ]

@@ -88,6 +88,11 @@ class EffectContext:
         self.ledger = runtime.ledger
 
     @property
+    def over(self) -> bool:
+        """Whether the function has returned: nothing can be done in its name any more."""
+        return self._over
+
+    @property
     def permit_until(self) -> datetime:
         """Store time after which nothing may be sent."""
         from datetime import UTC, datetime, timedelta  # noqa: PLC0415 - rarely asked for
