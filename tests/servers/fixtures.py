@@ -6,7 +6,9 @@ import atexit
 import os
 from functools import cache
 
+from . import redis as redis_servers
 from .postgres import Postgres, versions
+from .redis import Redis
 
 
 def postgres_versions() -> list[str]:
@@ -18,6 +20,20 @@ def postgres_versions() -> list[str]:
 def postgres(version: str) -> Postgres:
     """The session's server of this version."""
     server = Postgres(version)
+    atexit.register(server.remove)
+    server.start()
+    return server
+
+
+def redis_versions() -> list[str]:
+    """Servers of every kind that is here."""
+    return list(redis_servers.versions())
+
+
+@cache
+def redis(version: str) -> Redis:
+    """The session's server of this kind."""
+    server = Redis(version)
     atexit.register(server.remove)
     server.start()
     return server

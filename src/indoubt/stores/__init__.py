@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -14,8 +15,13 @@ if TYPE_CHECKING:
     from .schema import SchemaStatus as SchemaStatus  # its users name it from here
 
 _FORMS: Final = (
-    "sqlite:///file.db (relative), sqlite:////path/file.db (absolute), postgresql://user@server/name"
-    " or memory:"
+    "sqlite:///file.db (relative), sqlite:////path/file.db (absolute), postgresql://user@server/name,"
+    " redis://server, redis+cluster://server or memory:"
+)
+
+
+_REDIS: Final = tuple(
+    f"redis{secure}{kind}" for secure in ("", "s") for kind in ("", "+cluster", "+sentinel")
 )
 
 
@@ -60,6 +66,10 @@ def schema_status(url: str) -> SchemaStatus:
         from . import postgres  # noqa: PLC0415
 
         return postgres.schema_status(postgres.place_of(url))
+    if _is_redis(url):
+        from . import redis  # noqa: PLC0415
+
+        return redis.schema_status(redis.place_of(url))
     from . import sqlite  # noqa: PLC0415
 
     return sqlite.schema_status(_file(url))
@@ -76,6 +86,10 @@ def upgrade(url: str, progress: Callable[[int, int, str], object] | None = None)
         from . import postgres  # noqa: PLC0415
 
         return postgres.upgrade(postgres.place_of(url), progress)
+    if _is_redis(url):
+        from . import redis  # noqa: PLC0415
+
+        return redis.upgrade(redis.place_of(url), progress)
     from . import sqlite  # noqa: PLC0415
 
     return sqlite.upgrade(_file(url), progress)
@@ -83,8 +97,11 @@ def upgrade(url: str, progress: Callable[[int, int, str], object] | None = None)
 
 def store_of_client(client: Any) -> Store | None:
     """A store over a redis client that its user has made; None for anything else."""
-    del client
-    return None
+    if not type(client).__module__.startswith("redis."):
+        return None
+    from .redis import RedisStore  # noqa: PLC0415
+
+    return RedisStore(client)
 
 
 def facts_of(store: Store) -> tuple[Fact, ...]:
@@ -100,6 +117,10 @@ def facts_of(store: Store) -> tuple[Fact, ...]:
 
 def _is_postgres(url: str) -> bool:
     return _OPENERS.get(url.partition(":")[0].lower()) is _postgres
+
+
+def _is_redis(url: str) -> bool:
+    return url.partition(":")[0].lower() in _REDIS
 
 
 def _file(url: str) -> str:
@@ -139,6 +160,15 @@ def _postgres(rest: str, options: dict[str, Any]) -> Store:
     return PostgresStore(f"postgresql:{rest}", **options)
 
 
+def _redis(scheme: str, rest: str, options: dict[str, Any]) -> Store:
+    from .needs import needed  # noqa: PLC0415
+
+    with needed("redis", "redis"):
+        from .redis import RedisStore  # noqa: PLC0415
+
+    return RedisStore(f"{scheme}:{rest}", **options)
+
+
 def _path(rest: str) -> str:
     parts = urlsplit(f"sqlite:{rest}")
     if not rest.startswith("//") or parts.netloc:
@@ -158,6 +188,7 @@ _OPENERS: Final[dict[str, Callable[[str, dict[str, Any]], Store]]] = {
     "sqlite": _sqlite,
     "postgresql": _postgres,
     "postgres": _postgres,
+    **{scheme: partial(_redis, scheme) for scheme in _REDIS},
 }
 
 __all__ = [
