@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         AnswerLost,
         Contended,
         CrossRootBatch,
+        DelayedEffectConflict,
         EffectBusy,
         EffectFailed,
         ForkedHandle,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from indoubt.recovery.recover import Recovery
     from indoubt.recovery.retention import Pruned, Retention
     from indoubt.store import ANY_TENANT
+    from indoubt.worker import Worker, WorkerReport
 
 __version__ = "0.1.0"
 
@@ -76,6 +78,7 @@ _HOMES = {
         "AnswerLost",
         "Contended",
         "CrossRootBatch",
+        "DelayedEffectConflict",
         "EffectBusy",
         "EffectFailed",
         "ForkedHandle",
@@ -115,6 +118,7 @@ _HOMES = {
     "indoubt.recovery.recover": ("Recovery",),
     "indoubt.recovery.retention": ("Pruned", "Retention"),
     "indoubt.store": ("ANY_TENANT",),
+    "indoubt.worker": ("Worker", "WorkerReport"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -126,6 +130,7 @@ __all__ = [
     "BaseCapabilityProvider",
     "Contended",
     "CrossRootBatch",
+    "DelayedEffectConflict",
     "DidNotHappen",
     "DoubtfulAttempt",
     "EffectBusy",
@@ -166,6 +171,8 @@ __all__ = [
     "StoreRewound",
     "StoreUnavailable",
     "TooEarly",
+    "Worker",
+    "WorkerReport",
     "check_provider",
     "current_effect",
     "decision_from_dict",

@@ -13,6 +13,7 @@ IndoubtError
 ├── TooEarly                  ask again at ``.until``
 ├── RecordNotFound            (LookupError) no such record for this tenant
 ├── OutcomePruned             the record is gone, its outcome is not: never repeat
+├── DelayedEffectConflict     (RuntimeError) the operation id has another delayed effect
 ├── ForkedHandle              made before a fork: make a new one in the child
 └── StoreError
     ├── StoreUnavailable      call again: nothing is lost

@@ -136,4 +136,11 @@ class Postgres(Server):
         """A place for a ledger, as a URL; removed afterwards."""
         schema = f"ledger_{os.getpid()}_{next(_names)}"
         yield f"{self.url()}?schema={schema}"
-        self.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        wait_for(f"the end of {schema}", lambda: self._dropped(schema))
+
+    def _dropped(self, schema: str) -> bool:
+        try:
+            self.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+        except psycopg.errors.DeadlockDetected:  # a killed client's backend is still at work
+            return False
+        return True

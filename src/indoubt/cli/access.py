@@ -74,14 +74,14 @@ def _of_app(app: str, store: str | None) -> Ledger:
         raise Told(Exit.USAGE, "--app brings its own ledger: give it, or --store, not both")
     from indoubt.ledger import Ledger  # noqa: PLC0415
 
-    found = _loaded(app)
+    found = loaded(app)
     ledger = getattr(found, "aio", found)  # a blocking ledger has its async one inside
     if not isinstance(ledger, Ledger):
         raise Told(Exit.USAGE, f"{visible(app)}: a {type(found).__name__}, not a Ledger")
     return ledger
 
 
-def _loaded(app: str) -> Any:
+def loaded(app: str) -> Any:
     """What ``pkg.mod:name`` names, from this directory or wherever Python finds it."""
     module, colon, path = app.partition(":")
     if not (module and colon and path):

@@ -17,6 +17,7 @@ from .inbox import inbox
 from .probe import probe
 from .recover import recover
 from .show import show
+from .worker import worker
 
 _EXITS = "\n".join([f"  {code.value:>3}  {meaning}" for code, meaning in EXITS.items()])
 HELP = """It may have happened: look into a ledger, find out, decide, recover.
@@ -61,6 +62,6 @@ def indoubt(
     """Replaced by HELP."""
 
 
-for one in (demo, inbox, show, probe, decide, recover, doctor):
+for one in (demo, inbox, show, probe, decide, recover, worker, doctor):
     app.command()(one)
 app.add_typer(db, name="db")

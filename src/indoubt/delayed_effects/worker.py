@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from indoubt.engine.ids import owner_nonce
+from indoubt.engine.ids import chance, owner_nonce
 from indoubt.recovery.loop import Loop
 from indoubt.store import ScanQuery
 
@@ -139,11 +138,15 @@ class DelayedEffectWorker:
                 task.cancel()
         await self._loop.ended()
 
+    async def ended(self) -> None:
+        """Wait until it was stopped."""
+        await self._loop.ended()
+
     async def run(self) -> None:
         """Fire until cancelled, for a process whose only work it is; ends gracefully."""
         await self.start()
         try:
-            await self._loop.ended()
+            await self.ended()
         finally:
             await self.stop()
 
@@ -223,7 +226,7 @@ class DelayedEffectWorker:
     def _delay(self, attempts: int) -> float:
         if self._backoff is None:
             return self._retry_s
-        return self._backoff(attempts) * (1 + random.random() / 4)  # noqa: S311 - spread, no secret
+        return self._backoff(attempts) * (1 + chance() / 4)
 
     # -- waiting -----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The only place that makes random identities."""
+"""The only place where chance enters: random identities, and what is spread."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ def write_id() -> str:
 def owner_nonce() -> str:
     """Name one life of one process."""
     return "o" + os.urandom(12).hex()
+
+
+def chance() -> float:
+    """A number from 0 up to 1, to spread what would come all at once."""
+    return int.from_bytes(os.urandom(4)) / 2**32
 
 
 def decision_id() -> str:

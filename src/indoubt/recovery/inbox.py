@@ -17,6 +17,7 @@ from indoubt.core.situation import held
 from indoubt.store import ScanQuery, Tenant
 
 from .items import RecordView, view
+from .recover import KINDS
 
 if TYPE_CHECKING:
     from indoubt.engine.engine import Engine
@@ -68,8 +69,11 @@ async def _unmarked(
     engine: Engine, query: ScanQuery, after: str | None, limit: int, found: dict[str, RecordView]
 ) -> str | None:
     states = (State.DISPATCHED.value,)
+    kinds = tuple([kind for kind in query.kinds or KINDS if kind in KINDS])
+    if not kinds:  # what goes on by itself when its holder is gone is in nobody's inbox
+        return None
     page = await engine.store.scan(
-        query._replace(view="ready", states=states, after=after, limit=limit)
+        query._replace(view="ready", kinds=kinds, states=states, after=after, limit=limit)
     )
     for record in [record_of(row) for row in page.records]:
         if _holderless(engine, record, page.now_ms):

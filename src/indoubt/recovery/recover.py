@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("indoubt.recovery")
 CONCURRENCY = 8
+KINDS = ("effect",)
+"""What is gone through where no kind is named: delayed effects are their workers' own."""
 UNSETTLED = (
     State.PREPARED.value,
     State.DISPATCHED.value,
@@ -103,7 +105,7 @@ class Pass:
         page = await self._engine.store.scan(
             ScanQuery(
                 view="ready",
-                kinds=tuple(kinds),
+                kinds=tuple(kinds) or KINDS,
                 states=UNSETTLED,
                 tenant_id=tenant_id,
                 after=after,
