@@ -251,8 +251,8 @@ class Ledger(Opened):
         """
         runtime = self.open()
         seen = await self._seen(_record_id(ref), tenant_id)
-        name = seen.record.name if seen.record else ""
-        flow = probe_flow(runtime.resolver, seen, self._registry.find(name))
+        known = None if seen.record is None else self._registry.of(seen.record)
+        flow = probe_flow(runtime.resolver, seen, known)
         return _shown(runtime, await runtime.driver.drive(flow))
 
     async def cancel(

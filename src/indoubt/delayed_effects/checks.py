@@ -87,6 +87,7 @@ def limit(value: Any, name: str = "limit") -> int:
 def namespace(value: Any) -> str:
     """What separates ledgers of delayed effects in one store."""
     found = text(value, "namespace")
-    if "\x1f" in found or "/" in found:
-        raise ValueError("namespace: no slash and no control character")
+    if not found.isprintable() or "/" in found or "." in found:
+        # A slash parts a child's id from its root's, and a dot an attempt from its record's id.
+        raise ValueError("namespace: no slash, no dot and no control character")
     return found

@@ -69,6 +69,11 @@ class Registry:
         """The registered effect of this name, or of this former name."""
         return self._known.get(name) or self._formerly.get(name)
 
+    def of(self, record: Record) -> Known | None:
+        """What is registered for this record: another kind's records may have the same names."""
+        known = self.find(record.name)
+        return known if known is not None and known.kind == record.kind else None
+
     def names(self) -> tuple[str, ...]:
         """All registered names."""
         return tuple(sorted(self._known))

@@ -117,7 +117,8 @@ class Pass:
         slots = asyncio.Semaphore(CONCURRENCY)
         # A record that was let go until later stands behind the cursor again: looked at again by
         # the same walk through the pages, it would spend its whole probe budget in a moment.
-        rows = [row for row in page.records if row.updated_at <= begun_ms]
+        # What waits in a queue of its own is its workers': they send it, end it and retry it.
+        rows = [row for row in page.records if row.updated_at <= begun_ms and row.queue == row.kind]
         self._engine.hooks.append(self._saw)
         try:
             await asyncio.gather(*(self._one(row.id, slots) for row in rows))
@@ -149,7 +150,7 @@ class Pass:
         seen = yield from self._engine.read(record_id)
         if seen.record is None:
             return
-        known = self._registry.find(seen.record.name)
+        known = self._registry.of(seen.record)
         if self._forsaken(seen) and (yield from self._abandon(seen)):
             return
         may_call = self._run and known is not None and known.can_perform(seen.record)
