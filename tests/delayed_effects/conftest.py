@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.servers.fixtures import postgres, postgres_versions
+from tests.servers.fixtures import postgres, postgres_versions, redis, redis_versions
 
 from indoubt.delayed_effects import DelayedEffectStore
 from indoubt.store import Store
 from indoubt.stores import open_store
 
-BACKENDS = ["memory", "sqlite", *(f"postgres-{version}" for version in postgres_versions())]
+BACKENDS = [
+    "memory",
+    "sqlite",
+    *(f"postgres-{version}" for version in postgres_versions()),
+    *(f"redis-{version}" for version in redis_versions()),
+]
 
 
 @pytest.fixture(params=BACKENDS)
@@ -24,6 +29,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
     with ExitStack() as stack:
         if kind == "postgres":
             yield stack.enter_context(postgres(version).ledger())
+        elif kind == "redis":
+            yield stack.enter_context(redis(version).ledger())
         else:
             yield {"memory": "memory:", "sqlite": f"sqlite:///{tmp_path}/ledger.db"}[kind]
 

@@ -297,7 +297,7 @@ async def test_u10_foreign_and_garbled_cursors_are_refused(any_world: World) -> 
     inbox_cursor = (await ledger.in_doubt(limit=1)).cursor
     wrong: list[dict[str, Any]] = [
         {"cursor": cursor, "tenant_id": "acme"},
-        {"cursor": cursor, "kinds": ["effect"]},
+        {"cursor": cursor, "kinds": ["run"]},
         {"cursor": cursor[:-1] + ("A" if cursor[-1] != "A" else "B")},
         {"cursor": cursor + "AAAA"},
         {"cursor": inbox_cursor},

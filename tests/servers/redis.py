@@ -138,5 +138,7 @@ class Redis(Server):
         query = "&".join([f"{name}={value}" for name, value in given.items()])
         yield f"{self.url}?{query}"
         with client_of(port=self.port) as client:
-            for key in client.scan_iter(match=f"{given['namespace']}:*", count=1_000):
-                client.delete(key)
+            # Delayed effects have keys that begin with their own namespace.
+            for pattern in (f"{given['namespace']}:*", "*:intent:*"):
+                for key in client.scan_iter(match=pattern, count=1_000):
+                    client.delete(key)

@@ -23,7 +23,7 @@ class Names:
         """The record's id; on Redis its key too, so the tag keeps it in one slot (D-3)."""
         if self._tagged:
             return f"{self.namespace}:intent:{intent_id}"
-        return f"{self.namespace}:{{{_partition(intent_id):02x}}}:intent:{intent_id}"
+        return f"{self.namespace}:{{{_partition(intent_id):02}}}:intent:{intent_id}"
 
     def intent_id(self, key: str) -> str:
         """The intent of a record."""
