@@ -344,7 +344,7 @@ class Ledger(Opened):
         tenant = _tenant(tenant_id)
         foreign = tenant is not ANY_TENANT and seen.record and seen.record.tenant_id != tenant
         if seen.record is None or foreign:
-            raise RecordNotFound("no such record", record_id=act)
+            raise RecordNotFound(f"{act}: no such record", record_id=act)
         return seen
 
 
@@ -356,7 +356,7 @@ def _open_url(url: str) -> Store:
 
 def _shown(runtime: Runtime, seen: Seen) -> RecordView:
     if seen.record is None:
-        raise RecordNotFound("no such record")
+        raise RecordNotFound("the record is gone: it was pruned meanwhile")
     return show(runtime.engine, seen.record, seen.now_ms)
 
 

@@ -240,6 +240,7 @@ MADE = {
     "error": {"code": "declined"},
     "recorded": "v1:a",
     "given": "v1:b",
+    "intent": {"operation_id": "op-1"},
     "fence": 3,
     "current_ref": "rec_a.2",
     "decision": {"kind": "happened"},

@@ -19,13 +19,20 @@ from indoubt.core.verdicts import Repeat, repeat
 from indoubt.engine.engine import PATIENCE_S, Seen
 from indoubt.engine.letting_go import let_go
 from indoubt.engine.requests import CallerGone, Request, Sleep
-from indoubt.errors import KeyConflict, OutcomePruned, ReceiptNotStored
 from indoubt.recovery.limits import Limits
 from indoubt.recovery.pointers import follow, settle_id
 from indoubt.recovery.resolve import Kind, Resolved
 from indoubt.store import Conflict
 
-from .outcomes import busy, effect_failed, outcome_unknown, too_late
+from .outcomes import (
+    busy,
+    effect_failed,
+    key_conflict,
+    outcome_pruned,
+    outcome_unknown,
+    receipt_not_stored,
+    too_late,
+)
 from .sending import Call, Done, Ours, Sending, record_in
 
 if TYPE_CHECKING:
@@ -151,18 +158,9 @@ class Performance:
         """The record exists: answer from it, or find out what became of it."""
         record = record_in(seen)
         if record.pruned:
-            raise OutcomePruned(
-                f"{record.id} was pruned; its outcome was {record.state}",
-                record_id=record.id,
-                outcome=record.state.value,
-            )
+            raise outcome_pruned(record)
         if record.fingerprint != self._call.intent.fingerprint:
-            raise KeyConflict(
-                f"{record.id}: the key of {record.name} was used with other arguments",
-                record_id=record.id,
-                recorded=record.fingerprint,
-                given=self._call.intent.fingerprint,
-            )
+            raise key_conflict(record, self._call.intent)
         if record.closed:
             return (yield from self._from_record(seen))
         resolved = yield from self._runtime.resolver.resolve(seen, self._known, self._limits())
@@ -182,9 +180,7 @@ class Performance:
             step = "ask_person" if against else "closed"
             raise outcome_unknown(record, next_step=step) from self._cause
         if record.receipt_lost:
-            raise ReceiptNotStored(
-                f"{record.id}: it happened; its result could not be stored", record_id=record.id
-            )
+            raise receipt_not_stored(record)
         if record.key is None and self._cause is None:
             yield from self._served(seen)
         return Done(record.receipt, replayed=True, record_id=record.id, attempt=record.attempt)

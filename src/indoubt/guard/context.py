@@ -51,6 +51,7 @@ class EffectContext:
     """One attempt of one effect, from inside the function that performs it.
 
     Attributes:
+        name: the effect's name.
         key: the text its author gave as key; None for an act named by its place.
         idempotency_key: what to send to the provider: opaque, at most 64 characters, the same for
             every attempt of a series.
@@ -78,6 +79,7 @@ class EffectContext:
         self.seen = seen
         self.rejection: EffectFailed | None = None
         self.record_id = record.id
+        self.name = record.name
         self.key = record.key
         self.idempotency_key = idempotency_key
         self.execution_id = execution_id(record.id, record.attempt)
@@ -146,8 +148,12 @@ class EffectContext:
             if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"reject: {name} is text, not {type(value).__name__}")
         text = f"{code}: {message}" if message else code
+        said = {"code": code[:NAME_CHARS], "message": text[:MESSAGE_CHARS]}
         self.rejection = EffectFailed(
-            text[:MESSAGE_CHARS], record_id=self.record_id, code=code[:NAME_CHARS]
+            f"{self.name} ({self.execution_id}) was refused: {said['message']}",
+            record_id=self.record_id,
+            code=said["code"],
+            error=said,
         )
         return self.rejection
 
@@ -175,7 +181,7 @@ class EffectContext:
         )
         if isinstance(done, Refused):
             raise LeaseLost(
-                f"{self.execution_id}: {done.reason}; stop",
+                f"{self.name} ({self.execution_id}): {done.reason}; stop",
                 record_id=self.record_id,
                 fence=self.fence,
             )

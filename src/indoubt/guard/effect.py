@@ -78,7 +78,8 @@ class Effect:
         place = using.scope or (scope.scope if scope else None)
         key = using.key
         if key is None and definition.declared.key is not None:
-            key = check_key(definition.arguments.ask(definition.declared.key, bound))
+            asked = definition.arguments.ask(definition.declared.key, bound)
+            key = check_key(asked, f"{definition.name}: what key= returns")
         act = record_id(tenant, definition.name, key, place, recorded.fingerprint)
         record = Record(
             id=act,

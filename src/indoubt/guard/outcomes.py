@@ -6,8 +6,18 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from indoubt.core.decisions import choices
-from indoubt.errors import EffectBusy, EffectFailed, OutcomeUnknown
+from indoubt.errors import (
+    EffectBusy,
+    EffectFailed,
+    KeyConflict,
+    OutcomePruned,
+    OutcomeUnknown,
+    ReceiptNotStored,
+)
+from indoubt.json_values import canonical
 from indoubt.recovery.items import plain, shown
+
+from .arguments import REDACTED
 
 if TYPE_CHECKING:
     from indoubt.core.record import Record
@@ -66,4 +76,47 @@ def too_late(record: Record) -> EffectFailed:
         f"{record.name} ({record.id}): no_use_after is over; nothing was sent",
         record_id=record.id,
         code="no_use_after",
+    )
+
+
+def key_conflict(record: Record, given: Record) -> KeyConflict:
+    """The key belongs to a call with other arguments; those that differ are named, not shown."""
+    names = _differing(plain(record.payload), plain(given.payload))
+    which = ", ".join(names) or "one whose value is not recorded"
+    return KeyConflict(
+        f"{record.name} ({record.id}): its key was used with other arguments ({which});"
+        " nothing was sent: give another act another key",
+        record_id=record.id,
+        recorded=record.fingerprint,
+        given=given.fingerprint,
+    )
+
+
+def _differing(recorded: dict[str, Any], given: dict[str, Any]) -> list[str]:
+    """Arguments whose recorded texts differ; one is missing where it is left at its default."""
+    differing: list[str] = []
+    for name in sorted({*recorded, *given}):
+        both = [arguments[name] for arguments in (recorded, given) if name in arguments]
+        texts = {canonical(value) for value in both}
+        if REDACTED not in both and (len(both), len(texts)) != (2, 1):
+            differing.append(name)
+    return differing
+
+
+def outcome_pruned(record: Record) -> OutcomePruned:
+    """The record is gone; what it came to is not."""
+    return OutcomePruned(
+        f"{record.name} ({record.id}) was pruned; its outcome was {record.state}, and it is not"
+        " sent again",
+        record_id=record.id,
+        outcome=record.state.value,
+    )
+
+
+def receipt_not_stored(record: Record, why: Exception | None = None) -> ReceiptNotStored:
+    """It happened; nobody can say with what result."""
+    return ReceiptNotStored(
+        f"{record.name} ({record.id}): it happened; its result could not be stored"
+        + (f": {why}" if why else ""),
+        record_id=record.id,
     )

@@ -19,10 +19,11 @@ from indoubt.engine.engine import PATIENCE_S, Seen
 from indoubt.engine.holds import Hold
 from indoubt.engine.letting_go import let_go
 from indoubt.engine.requests import CallerGone, Invoke, Raised, Request, Returned
-from indoubt.errors import LeaseLost, ReceiptNotStored, StoreError, StoreUnavailable
+from indoubt.errors import EffectFailed, LeaseLost, StoreError, StoreUnavailable
 from indoubt.json_values import detach
 
 from .context import EffectContext
+from .outcomes import receipt_not_stored
 from .receipts import encode_receipt
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class Sending:
         if left <= 0 or not in_time(self._record):
             yield from let_go(self._engine, self._seen, self._record.fence)
             raise StoreUnavailable(
-                f"{self._record.id}: its time was over before the call; nothing was sent"
+                f"{self._record.name} ({self._record.ref}): its time was over before the call;"
+                " nothing was sent: call again"
             )
         context = EffectContext(
             self._runtime,
@@ -153,10 +155,7 @@ class Sending:
             yield from self._beside(context, evidence, late=late, lost=lost is not None)
             raise _lease_lost(context, done.reason)
         if lost is not None:
-            raise ReceiptNotStored(
-                f"{context.record_id}: it happened; its result could not be stored: {lost}",
-                record_id=context.record_id,
-            ) from lost
+            raise receipt_not_stored(self._record, lost) from lost
         return Done(receipt, replayed=False, record_id=context.record_id, attempt=context.attempt)
 
     def _raised(self, answer: Raised, context: EffectContext) -> Generator[Request, Any, Doubted]:
@@ -174,8 +173,8 @@ class Sending:
     def _clean(self, error: Exception, context: EffectContext) -> Generator[Request, Any, Seen]:
         """A definite "no": it closes this attempt, and the record unless an earlier one is open."""
         facts: dict[str, Any] = {"type": type(error).__name__}
-        if context.rejection is error:  # the author's own words, meant to be kept
-            facts |= {"code": getattr(error, "code", None), "message": str(error)}
+        if isinstance(error, EffectFailed) and context.rejection is error:
+            facts |= error.error  # the author's own words, meant to be kept
         settle = Settle(
             fence=context.fence,
             outcome=State.FAILED,
@@ -262,8 +261,8 @@ def _encoded(value: Any) -> tuple[Raw, Exception | None]:
 
 def _lease_lost(context: EffectContext, why: str) -> LeaseLost:
     return LeaseLost(
-        f"{context.execution_id}: somebody took over ({why}); what this call learned is kept"
-        " beside the record",
+        f"{context.name} ({context.execution_id}): somebody took over ({why}); what this call"
+        " learned is kept beside the record",
         record_id=context.record_id,
         fence=context.fence,
     )

@@ -227,7 +227,7 @@ def refusal(record: Record, refused: Refused) -> Exception:
 
 def _there(seen: Seen) -> Record:
     if seen.record is None:
-        raise RecordNotFound("no such record")
+        raise RecordNotFound("the record is gone: it was pruned meanwhile")
     return seen.record
 
 
