@@ -6,7 +6,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from tests.servers.fixtures import redis, redis_versions
+from tests.servers.fixtures import cluster, redis, redis_versions
 
 from indoubt.store import Store
 from indoubt.stores import open_store
@@ -28,4 +28,20 @@ class TestRedis(StoreContract):
 
     async def open_store(self, place: Path, clock: Clock) -> Store:
         del place, clock  # the server has its own
+        return open_store(self.url)
+
+
+class TestRedisCluster(StoreContract):
+    """Its one partition is in one of three masters."""
+
+    steers_time = False
+
+    @pytest.fixture(autouse=True)
+    def place(self) -> Generator[None]:
+        with cluster().ledger(partitions=1) as url:
+            self.url = url
+            yield
+
+    async def open_store(self, place: Path, clock: Clock) -> Store:
+        del place, clock
         return open_store(self.url)

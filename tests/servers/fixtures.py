@@ -7,6 +7,7 @@ import os
 from functools import cache
 
 from . import redis as redis_servers
+from .cluster import Cluster
 from .postgres import Postgres, versions
 from .redis import Redis
 
@@ -37,3 +38,12 @@ def redis(version: str) -> Redis:
     atexit.register(server.remove)
     server.start()
     return server
+
+
+@cache
+def cluster(version: str = "valkey") -> Cluster:
+    """The session's Cluster."""
+    servers = Cluster(version)
+    atexit.register(servers.remove)
+    servers.start()
+    return servers

@@ -121,11 +121,11 @@ class Redis(Server):
     def follow(self, master: Redis) -> None:
         """Become a replica, and wait until all is copied."""
         self.administer("REPLICAOF", "127.0.0.1", master.port)
-        wait_for("the copy", self._is_copied)
+        wait_for("the copy", self.is_copied)
 
-    def _is_copied(self) -> bool:
-        info = str(self.administer("INFO", "replication"))
-        return "master_link_status:up" in info
+    def is_copied(self) -> bool:
+        """Whether a replica has all that its master has."""
+        return self.administer("INFO", "replication").get("master_link_status") == "up"
 
     def promote(self) -> None:
         """Become a master with what is here."""

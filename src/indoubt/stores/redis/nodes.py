@@ -167,7 +167,6 @@ def _cluster(hosts: Sequence[tuple[str, int]], settings: dict[str, Any]) -> Clus
     client = py.RedisCluster(
         startup_nodes=nodes,
         require_full_coverage=False,
-        cluster_error_retry_attempts=0,
         **_once(settings),
     )
     return Cluster(client, ours=True)
