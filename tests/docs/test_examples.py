@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Literal
 
 import pytest
+from tests.servers.fixtures import postgres, postgres_versions, redis, redis_versions
 
 from indoubt import RecordNotFound
 from indoubt.testing import FakeProvider
@@ -46,16 +47,35 @@ def load(name: str) -> ModuleType:
     return module
 
 
-def run(name: str) -> str:
+def run(name: str, *arguments: str) -> str:
     """What the example prints when it is run without anything around it."""
     env = {name: value for name, value in os.environ.items() if name != "INDOUBT_URL"}
-    command = [sys.executable, str(EXAMPLES / f"{name}.py")]
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
     return subprocess.check_output(command, env=env, text=True, timeout=60)
 
 
 def test_every_example_is_tested() -> None:
-    tested = {"refund", "worker_task", "invoice_tool", "operators_evening"}
+    tested = {"refund", "worker_task", "invoice_tool", "operators_evening", "delayed_unmute"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} == tested
+
+
+# -- delayed unmute -------------------------------------------------------------------------------
+
+UNMUTED = [
+    "muted; unmute is REGISTERED",
+    "unmuted 1 time(s); the other one is COMPLETED",
+]
+
+
+def test_the_delayed_unmute_fires_once() -> None:
+    assert run("delayed_unmute").splitlines() == UNMUTED
+
+
+def test_the_delayed_unmute_fires_once_on_servers() -> None:
+    """The same program; on Redis over a client that it has made itself."""
+    with postgres(postgres_versions()[0]).ledger() as url:
+        assert run("delayed_unmute", url).splitlines() == UNMUTED
+    assert run("delayed_unmute", redis(redis_versions()[0]).url).splitlines() == UNMUTED
 
 
 # -- refund ----------------------------------------------------------------------------------------

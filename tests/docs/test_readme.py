@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import os
 import re
 import subprocess
@@ -12,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.docs.pages import run_page
 
 from indoubt.testing.provider import FakeProvider, act_async, find_async
 
@@ -60,13 +59,7 @@ async def test_the_readmes_code_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"bank": bank, "__name__": "shop"}
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) >= 5
-    for block in blocks:
-        code = compile(block, "README.md", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        ran = eval(code, names)  # noqa: S307 - our own README
-        if inspect.isawaitable(ran):
-            await ran
+    assert await run_page("README.md", names) >= 5
     await names["ledger"].close()
     printed = capsys.readouterr().out
     assert "probe_again" in printed
