@@ -153,6 +153,9 @@ def test_a_password_is_not_told(operator: Any) -> None:
     from indoubt.cli.doctor import shown_url  # noqa: PLC0415
 
     assert shown_url("postgresql://ana:secret@db:5432/app?x=1") == "postgresql://db:5432/app?x=1"
+    assert (
+        shown_url("postgresql://db,db2/app?user=a&password=b&x=1") == "postgresql://db,db2/app?x=1"
+    )
     assert shown_url("sqlite:////srv/app.db") == "sqlite:////srv/app.db"
     told = operator.run("doctor", "--store", "nosuch://ana:secret@db/app")
     assert told.code == 2

@@ -24,6 +24,7 @@ WAIT_MS = 30_000
 """How long a call and ``recover`` wait unless they are told otherwise."""
 MARKS = {"fine": "  ", "note": "- ", "bad": "! "}
 SILENCE = {True: "fine", False: "note"}
+SECRETS = frozenset({"user", "password", "passfile", "sslkey", "sslpassword"})
 STYLES = {"fine": None, "note": "yellow", "bad": "bold red"}
 
 
@@ -80,10 +81,12 @@ async def doctor(
 
 
 def shown_url(url: str) -> str:
-    """A URL without the password and the user that may stand in it."""
+    """A URL without the user and the secrets that may stand in it."""
     parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=host)) if host != parts.netloc else url
+    if not parts.netloc:
+        return url
+    pairs = [pair for pair in parts.query.split("&") if pair.partition("=")[0] not in SECRETS]
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="&".join(pairs)))
 
 
 async def _of_store(reached: Reached) -> list[Finding]:

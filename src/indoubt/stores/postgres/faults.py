@@ -56,7 +56,9 @@ def trouble(error: BaseException, place: Place) -> StoreError:
     elif isinstance(error, _LATER) or _cut(error):
         told = StoreUnavailable(f"{place.shown}: {words(error)}")
     elif isinstance(error, _NO_RIGHT):
-        told = StoreBroken(f"{place.shown}: this role may not do that: {words(error)}")
+        told = StoreBroken(
+            f"{place.shown}: this role may not do that (see docs/postgres.md): {words(error)}"
+        )
     else:
         told = StoreBroken(f"{place.shown}: {words(error)}")
     told.__cause__ = error

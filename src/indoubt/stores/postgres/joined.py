@@ -1,7 +1,8 @@
 """A store whose writes belong to the caller's own open transaction.
 
 What is written here is durable only once the caller commits, and gone if it rolls back. So it may
-hold intents, and nothing that says that something may have been sent (protocol P17).
+hold intents, and nothing that says that something may have been sent (protocol P17). Its errors
+are raised, unlike a store's: the server has then failed the caller's transaction.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 import psycopg
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 
 from ...errors import StoreUnavailable
@@ -53,18 +55,20 @@ class JoinedStore:
 
     @property
     def capabilities(self) -> Capabilities:
-        return self._store.capabilities
+        return msgspec.structs.replace(self._store.capabilities, blocking=False)
 
     async def write(self, batches: Sequence[Batch]) -> Sequence[Written | Conflict]:
         """Apply the batches inside the caller's transaction.
 
         Raises:
-            ValueError: a batch is more than an intent; nothing was written.
+            ValueError: a batch is more than an intent, or no transaction is open; nothing was
+                written.
             StoreError: the server refused; the caller's transaction has failed.
         """
         check_batches(batches)
         for batch in batches:
             _check_intent(batch)
+        _check_open(self._connection)
         argument = _encode(work_of(batches, LATEST)).decode()
         place = self._store.place
         try:
@@ -131,4 +135,14 @@ def _check_intent(batch: Batch) -> None:
     if not intents or batch.extends or batch.deletes:
         raise ValueError(
             "only new intents can join a transaction: whatever is sent must be durable first"
+        )
+
+
+def _check_open(connection: Caller) -> None:
+    """In autocommit each write would stand by itself, whatever becomes of the caller's rows."""
+    idle = connection.info.transaction_status is TransactionStatus.IDLE
+    if idle and connection.autocommit:
+        raise ValueError(
+            "this connection is in autocommit and no transaction is open on it: use"
+            " `with connection.transaction()`"
         )

@@ -27,7 +27,8 @@ _OURS: Final = frozenset({"schema", "prepare"})
 class Place(NamedTuple):
     """One ledger: ``url`` as libpq takes it, ``schema`` within, and whether to prepare statements.
 
-    PgBouncer in transaction mode wants ``prepare=never``.
+    PgBouncer in transaction mode wants ``prepare=never``: nothing is then set on a connection,
+    which the next client of the pooler would inherit.
     """
 
     url: str
@@ -57,7 +58,8 @@ class Place(NamedTuple):
         settled = make_conninfo(self.url, **{n: v for n, v in settings.items() if n not in known})
         db = psycopg.connect(settled, autocommit=True, prepare_threshold=threshold)
         try:
-            self._settle(db)
+            if self.prepare:
+                self._settle(db)
         except BaseException:
             db.close()
             raise
@@ -94,6 +96,11 @@ def place_of(url: str, *, patience_ms: int = PATIENCE_MS) -> Place:
     prepare = ours.get("prepare", "always")
     if prepare not in {"always", "never"}:
         raise ValueError("prepare: always, or never (for PgBouncer)")
+    if prepare == "never" and schema is not None:
+        raise ValueError(
+            "schema: not with prepare=never, where it would be set for whoever uses the pooled"
+            " connection next: ALTER ROLE ... SET search_path"
+        )
     return Place(plain, schema, prepare == "always", patience_ms)
 
 

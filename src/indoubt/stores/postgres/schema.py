@@ -128,31 +128,37 @@ def _admit(found: int | None, place: Place, *, create: bool, upgrade: bool) -> N
 
 
 def _migrate(db: Connection, place: Place, progress: Progress | None) -> None:
-    with db.transaction():
-        db.execute(b"SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        found = _look(db)  # another process may have been faster
-        _admit(found, place, create=True, upgrade=True)
-        if place.schema is not None and found is None:
-            name = sql.Identifier(place.schema)
-            db.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
-        steps = _steps_after(found)
-        for done, step in enumerate(steps):
-            if progress:
-                progress(done, len(steps), step.name)
-            _apply(db, step, place)
+    try:
+        with db.transaction():
+            steps = _take_steps(db, place, progress)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise SchemaMissing(
+            f"{place.shown}: this role may not make the ledger's tables, or not use those that are"
+            " there: let one that may run `indoubt db upgrade`, and grant this one their use (see"
+            " docs/postgres.md)"
+        ) from error
     if progress:
         progress(len(steps), len(steps), "")
 
 
-def _apply(db: Connection, step: Migration, place: Place) -> None:
-    try:
-        db.execute(_HISTORY)
-        db.execute(step.sql.encode(), prepare=False)
-    except psycopg.errors.InsufficientPrivilege as error:
-        raise SchemaMissing(
-            f"{place.shown}: this role may not make the ledger's tables: let one that may run"
-            " `indoubt db upgrade`, then grant this one their use"
-        ) from error
+def _take_steps(db: Connection, place: Place, progress: Progress | None) -> tuple[Migration, ...]:
+    db.execute(b"SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+    found = _look(db)  # another process may have been faster
+    _admit(found, place, create=True, upgrade=True)
+    if place.schema is not None and found is None:
+        name = sql.Identifier(place.schema)
+        db.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(name))
+    steps = _steps_after(found)
+    for done, step in enumerate(steps):
+        if progress:
+            progress(done, len(steps), step.name)
+        _apply(db, step)
+    return steps
+
+
+def _apply(db: Connection, step: Migration) -> None:
+    db.execute(_HISTORY)
+    db.execute(step.sql.encode(), prepare=False)
     db.execute(
         b"INSERT INTO indoubt_migration VALUES (%s, %s, %s, indoubt_wall())",
         (step.number, step.name, step.sha256),
