@@ -46,9 +46,7 @@ ALLOWED = {
     r"src/indoubt/engine/clock\.py": (CLOCK,),
     r"src/indoubt/stores/([a-z_]+/)*clock\.py": (CLOCK,),
     r"src/indoubt/engine/ids\.py": (RANDOM,),
-    r"src/indoubt/stores/(sqlite|redis)/schema\.py": (
-        "secrets.token_hex",
-    ),  # a new ledger's incarnation
+    r"src/indoubt/stores/(sqlite|redis)/schema\.py": ("secrets.token_hex",),  # an incarnation
     r"src/indoubt/testing/.*": (CLOCK, RANDOM),  # the simulated world has its own
 }
 # Who may reach into the stores, beside the stores: these call indoubt.stores.open_store.
