@@ -257,6 +257,7 @@ def _waiting() -> dict[str, Record]:
     return {
         "awaiting_decision": awaiting,
         "awaiting_decision cancel": after(awaiting, CANCEL, at=RECENT),
+        "awaiting_decision late": late(awaiting, 1),
         "permitted": permitted,
         "permitted held": after(permitted, claim("w3"), at=RECENT),
         "permitted lapsed": after(permitted, claim("w3"), at=LAPSED),

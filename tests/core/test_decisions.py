@@ -46,6 +46,8 @@ from indoubt.core.refusals import Refused
 S = State
 ALL = set(K)
 CORRECT = {K.HAPPENED, K.DID_NOT_HAPPEN}
+HAPPENED = {K.HAPPENED}
+NO_MORE_SENDS = {K.HAPPENED, K.GIVE_UP}
 ALLOW = {K.ALLOW_ONE_ATTEMPT}
 NOBODY: set[DecisionKind] = set()
 CANCEL = Cancel(actor="ada", reason="no")
@@ -53,12 +55,12 @@ CANCEL = Cancel(actor="ada", reason="no")
 CHOICES = {
     **dict.fromkeys(("in_doubt", "in_doubt free", "in_doubt early", "in_doubt returned"), ALL),
     **dict.fromkeys(("in_doubt retry", "in_doubt acknowledged", "in_doubt active"), ALL),
-    **dict.fromkeys(("in_doubt late", "in_doubt full", "awaiting_decision"), ALL),
+    **dict.fromkeys(("in_doubt full", "awaiting_decision"), ALL),
+    **dict.fromkeys(("in_doubt late", "awaiting_decision late"), NO_MORE_SENDS),
     **dict.fromkeys(("in_doubt cancel", "awaiting_decision cancel"), ALL - ALLOW),
     **dict.fromkeys(("failed possible", "partial", "cancelled possible"), ALLOW),
-    **dict.fromkeys(("unknown", "unknown late"), CORRECT | ALLOW),
-    "failed contradicted": CORRECT,
-    "succeeded twice": {K.HAPPENED},
+    "unknown": CORRECT | ALLOW,
+    **dict.fromkeys(("unknown late", "failed contradicted", "succeeded twice"), HAPPENED),
 }
 
 

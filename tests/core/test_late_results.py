@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from sample_records import (
-    ERROR,
     LAPSED,
     LEASE,
     NOW,
@@ -18,6 +17,7 @@ from sample_records import (
     again,
     claim,
     decided,
+    decision,
     dispatch,
     doubted,
     late,
@@ -29,10 +29,10 @@ from sample_records import (
 )
 
 from indoubt.contracts import ExecutionSafetyClass as Safety
-from indoubt.core.commands import Clear, Release, Reopen
+from indoubt.core.commands import Clear, Doubt, Release, Reopen
 from indoubt.core.decisions import choices
 from indoubt.core.machine import decide
-from indoubt.core.record import NO_RAW, Closed, Effect, Record, State
+from indoubt.core.record import NO_RAW, DecisionKind, Effect, Record, State
 from indoubt.core.refusals import Refused
 from indoubt.core.situation import situation
 from indoubt.core.verdicts import Repeat, Verdict, repeat, verdict
@@ -110,7 +110,7 @@ def test_it_contradicts_a_record_that_ended_otherwise(name: str) -> None:
     assert record.contradicted == "it happened although the record says otherwise"
     assert record.doubt_since_ms == NOW  # listed
     assert record.attempts[0].closed == records()[name].attempts[0].closed
-    assert choices(record) == {K.HAPPENED, K.DID_NOT_HAPPEN}
+    assert choices(record) == {K.HAPPENED}
     asked = repeat(record.state, record.effect, cancel=False, contradicted=True)
     assert asked is Repeat.UNKNOWN
     assert isinstance(decide(record, (Reopen(),), NOW), Refused)
@@ -159,14 +159,23 @@ def test_two_results_of_open_attempts_are_two_happenings_unless_they_are_equal()
     assert after(record, settle, at=NOW).contradicted is None
 
 
-def test_what_a_person_ruled_out_after_seeing_it_stays_ruled_out() -> None:
-    record = late(doubted(), 1)
-    denied = decided(record, K.DID_NOT_HAPPEN)
-    assert (denied.effect, denied.contradicted) == (Effect.NONE, None)
-    sent = after(denied, Reopen(), claim("w3"), dispatch(denied.fence + 1), at=NOW)
-    refused = after(sent, settlement(sent, State.FAILED, Effect.NONE), at=NOW)
-    assert (refused.state, refused.effect, refused.error) == (State.FAILED, Effect.NONE, ERROR)
-    assert refused.attempts[0].closed is Closed.DECIDED
+@pytest.mark.parametrize("kind", [K.DID_NOT_HAPPEN, K.ALLOW_ONE_ATTEMPT])
+@pytest.mark.parametrize("name", [n for n, r in records().items() if choices(r)])
+def test_whoever_says_no_or_again_after_it_has_not_seen_it(name: str, kind: DecisionKind) -> None:
+    record = late(records()[name], 1, OTHER_RECEIPT)
+    told = decide(record, (decision(kind, record.attempt, name="new"),), NOW + 10**6)
+    cancelled = kind is K.ALLOW_ONE_ATTEMPT and record.cancel_requested
+    assert told == Refused("cancel_requested" if cancelled else "late_success")
+    assert decided(record, K.HAPPENED, name="new").state is State.SUCCEEDED
+
+
+def test_the_success_of_an_older_attempt_bars_them_too() -> None:
+    record = again(decided(doubted(), K.ALLOW_ONE_ATTEMPT))
+    record = late(after(record, Doubt(fence=record.fence, returned=True), at=RECENT), 1)
+    assert [a.late is None for a in record.attempts] == [False, True]
+    for kind in (K.DID_NOT_HAPPEN, K.ALLOW_ONE_ATTEMPT):
+        told = decide(record, (decision(kind, 2, name="new"),), NOW)
+        assert told == Refused("late_success")
 
 
 def test_a_lease_that_ran_out_does_not_hide_it() -> None:

@@ -132,6 +132,7 @@ REFUSALS = {
     "rw": "store_rewound",
     "ad": "already_decided",
     "nd": "nothing_to_decide",
+    "ls": "late_success",
     "te": "too_early",
     "os": "outcome_stands",
 }
@@ -181,6 +182,7 @@ in_doubt late           | rp  sf  .   .   I+  S   F0  F?  T~  C?  sf  em  ns  . 
 in_doubt full           | ex  sf  .   .   I+  S   I   F?  T~  C?  sf  em  ns  .   .   I   I   P+  A
 awaiting_decision       | .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
 awaiting_decision cancel| .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
+awaiting_decision late  | .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
 permitted               | sf  sf  .   .   sf  .   .   .   .   .   .   .   .   .   .   sf  sf  .   .
 permitted held          | D+  sf  .   .   M+  .   .   .   .   .   .   .   .   .   .   M   M   .   .
 permitted lapsed        | D+  sf  .   .   M+  .   .   .   .   .   .   .   .   .   .   M   M   .   .
@@ -220,26 +222,27 @@ in_doubt retry          | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+
 in_doubt cancel         | xs  bz  I+  I+  I+  I+  I+  S   F0  cx  U?  sq  rw  I+  I+  .   .   .   bz
 in_doubt acknowledged   | xs  bz  I+  I+  I+  I+  I+  S   F0  te  U?  sq  rw  I+  I+  .   .   .   bz
 in_doubt active         | xs  bz  I+  I+  I+  I+  I+  S   F0  te  U?  sq  rw  I+  I+  .   .   .   bz
-in_doubt late           | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .   bz
+in_doubt late           | xs  bz  I+  I+  I+  I+  I+  S   ls  ls  U?  sq  rw  I+  I+  .   .   .   bz
 in_doubt full           | xs  bz  I+  I+  I+  I+  I+  S   F0  M   U?  sq  rw  I+  I+  .   .   .   bz
 awaiting_decision       | xs  .   .   I+  A   A   A   S   F0  M   U?  sq  rw  A   A   .   .   .   .
 awaiting_decision cancel| xs  .   .   I+  A   A   A   S   F0  cx  U?  sq  rw  A   A   .   .   .   .
+awaiting_decision late  | xs  .   .   I+  A   A   A   S   ls  ls  U?  sq  rw  A   A   .   .   .   .
 permitted               | xs  M+  M+  I+  M   I   M   ad  ad  ad  ad  sq  rw  A   M   .   .   .   M
 permitted held          | xs  bz  M+  I+  M+  I+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .   bz
 permitted lapsed        | xs  M+  M+  I+  M+  I+  M+  ad  ad  ad  ad  sq  rw  A   M+  .   .   .   bz
 permitted another       | xs  bz  M+  I+  M+  I+  M+  nd  nd  nd  nd  sq  rw  A   M+  .   .   .   bz
 succeeded               | xs  .   .   .   S   S!  S   nd  nd  nd  nd  sq  nd  .   .   .   .   .   .
-succeeded twice         | xs  .   .   .   S!  S!  S!  S   nd  nd  nd  sq  nd  .   .   .   .   .   .
+succeeded twice         | xs  .   .   .   S!  S!  S!  S   ls  ls  nd  sq  nd  .   .   .   .   .   .
 failed none             | xs  .   .   .   F0  F0! F0  nd  nd  nd  nd  sq  nd  .   .   P   .   .   .
 failed possible         | xs  .   .   .   F?  F?! F?  nd  nd  M   nd  sq  nd  .   .   os  .   .   .
-failed contradicted     | xs  .   .   .   F0! F0! F0! S   F0  ad  ad  sq  ad  .   .   os  .   .   .
+failed contradicted     | xs  .   .   .   F0! F0! F0! S   ls  ls  ad  sq  ad  .   .   os  .   .   .
 failed cancel           | xs  .   .   .   F0  F0! F0  ad  ad  cx  ad  sq  ad  .   .   os  .   .   .
 partial                 | xs  .   .   .   T~  T~! T~  nd  nd  M   nd  sq  nd  .   .   .   .   .   .
 cancelled none          | xs  .   .   .   C0  C0! C0  nd  nd  cx  nd  sq  nd  .   .   os  .   .   .
 cancelled abandoned     | xs  .   .   .   C0  C0! C0  nd  nd  nd  nd  sq  nd  .   .   P   .   .   .
 cancelled possible      | xs  .   .   .   C?  C?! C?  nd  nd  M   nd  sq  nd  .   .   os  .   .   .
 unknown                 | xs  .   .   .   U?  U?! U?  S   F0  M   ad  sq  ad  .   .   .   .   .   .
-unknown late            | xs  .   .   .   U?! U?! U?! S   F0  M   ad  sq  ad  .   .   .   .   .   .
+unknown late            | xs  .   .   .   U?! U?! U?! S   ls  ls  ad  sq  ad  .   .   .   .   .   .
 pruned                  | xs  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn  pn
 """
 

@@ -11,13 +11,13 @@ from tests.conftest import World, first, only
 
 from indoubt import (
     AllowOneAttempt,
-    AlreadyDecided,
     DidNotHappen,
     GiveUp,
     Happened,
     LeaseLost,
     Ledger,
     OutcomeUnknown,
+    StaleDecision,
 )
 
 BY = {"actor": "ana", "reason": "seen in the bank's console"}
@@ -68,11 +68,11 @@ async def test_p12_a_late_result_after_did_not_happen_is_a_contradiction(any_wor
     assert (item.state, item.effect) == ("failed", "none")  # never overwritten
     assert item.contradicted == item.reason == "it happened although the record says otherwise"
     assert item.evidence[-1]["source"] == "late_result"
-    assert [choice.decision for choice in item.choices] == ["did_not_happen", "happened"]
+    assert [choice.decision for choice in item.choices] == ["happened"]
     with pytest.raises(OutcomeUnknown) as caught:  # nothing is sent over a contradiction
         await any_world.payer(ledger)("order-7")
     assert (caught.value.next, caught.value.ref) == ("ask_person", item.ref)
-    assert caught.value.choices == ("did_not_happen", "happened")
+    assert caught.value.choices == ("happened",)
     assert any_world.bank.count("order-7") == 1
 
 
@@ -84,8 +84,9 @@ async def test_p12_a_contradiction_is_corrected_only_by_a_decision(world: World)
     for _ in range(3):
         await ledger.recover()
     item = await only(ledger)
-    with pytest.raises(AlreadyDecided):
-        await ledger.decide(item, AllowOneAttempt(), **BY)
+    for refused in (DidNotHappen(), AllowOneAttempt()):
+        with pytest.raises(StaleDecision, match="came in"):
+            await ledger.decide(item, refused, **BY)
     corrected = await ledger.decide(item, Happened({"id": "pay_1"}), **BY)
     assert (corrected.state, corrected.contradicted) == ("succeeded", None)
     assert (await ledger.in_doubt()).items == ()
@@ -117,6 +118,28 @@ async def test_p12_a_late_result_voids_a_permission_that_was_given_without_it(
     assert await any_world.payer(ledger)("order-7") == {"id": "pay_1", "cents": 1}
     assert any_world.bank.count("order-7") == 1
     assert (await ledger.in_doubt()).items == ()
+
+
+@pytest.mark.parametrize("decision", [DidNotHappen(), AllowOneAttempt()])
+async def test_p08_who_read_the_item_before_the_success_came_in_cannot_have_it_sent_again(
+    any_world: World, decision: DidNotHappen | AllowOneAttempt
+) -> None:
+    zombie = Zombie(any_world)
+    ledger = await zombie.start()
+    await ledger.recover()
+    read = await only(ledger)
+    assert read.state == "awaiting_decision"
+    await zombie.wake()
+    with pytest.raises(StaleDecision, match="came in") as stale:
+        await ledger.decide(read, decision, **BY)
+    assert stale.value.current_ref == read.ref
+    now = await only(ledger)
+    assert [choice.decision for choice in now.choices] == ["give_up", "happened"]
+    assert now.reason == "a person must decide (the success of an attempt has come in)"
+    with pytest.raises(OutcomeUnknown):
+        await any_world.payer(ledger)("order-7")
+    assert (await ledger.decide(read, Happened(), **BY)).state == "succeeded"
+    assert any_world.bank.count("order-7") == 1
 
 
 async def test_p12_a_late_result_equal_to_the_receipt_is_no_contradiction(world: World) -> None:

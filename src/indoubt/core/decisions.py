@@ -2,7 +2,8 @@
 
 A decision answers one question: the record and the number of its newest attempt. A repeat with
 the same decision id gets the first answer. Deciding raises the fence, so that whoever was probing
-meanwhile loses.
+meanwhile loses. Once the success of an attempt has come in, nobody says "no" or "again" any more:
+whoever does has not seen it (P8), and the next send would be the second effect.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ K = DecisionKind
 ALL_KINDS = frozenset(DecisionKind)
 CORRECTIONS = frozenset({K.HAPPENED, K.DID_NOT_HAPPEN})
 ALLOW = frozenset({K.ALLOW_ONE_ATTEMPT})
+NO_AND_AGAIN = frozenset({K.DID_NOT_HAPPEN, K.ALLOW_ONE_ATTEMPT})
+"""After these another attempt may be sent."""
 
 
 def choices(record: Record) -> frozenset[DecisionKind]:
@@ -43,15 +46,20 @@ def choices(record: Record) -> frozenset[DecisionKind]:
         kinds = ALL_KINDS
     elif record.state is State.UNKNOWN:
         kinds = CORRECTIONS | ALLOW
-    elif record.state is State.SUCCEEDED:  # a second happening is confirmed, not denied
-        kinds = frozenset([K.HAPPENED] if record.contradicted else ())
     elif record.closed and record.contradicted:
-        kinds = CORRECTIONS
+        kinds = frozenset({K.HAPPENED})
     elif record.closed and record.effect in {Effect.POSSIBLE, Effect.PARTIAL}:
         kinds = ALLOW
     else:
         kinds = frozenset[DecisionKind]()
+    if came_in(record):
+        kinds -= NO_AND_AGAIN
     return kinds - ALLOW if record.cancel_requested else kinds
+
+
+def came_in(record: Record) -> bool:
+    """Whether the success of an attempt is on file that the record itself does not tell."""
+    return bool(record.contradicted) or any(a.late is not None for a in record.attempts)
 
 
 def decide_person(record: Record, command: Decide, now_ms: Millis) -> Record | Refused:
@@ -92,6 +100,8 @@ def decide_person(record: Record, command: Decide, now_ms: Millis) -> Record | R
 def _why_not(record: Record, kind: DecisionKind) -> Refused:
     if kind in ALLOW and record.cancel_requested:
         return Refused("cancel_requested")
+    if kind in NO_AND_AGAIN and K.HAPPENED in choices(record) and came_in(record):
+        return Refused("late_success")
     asked = [d for d in record.decisions if d.attempt == record.attempt]
     if asked:
         return Refused("already_decided", decided=asked[-1])
@@ -100,7 +110,7 @@ def _why_not(record: Record, kind: DecisionKind) -> Refused:
 
 def _too_early(record: Record, kind: DecisionKind, now_ms: Millis) -> Refused | None:
     """A request under way may still land: "no" and "again" wait for it (P9)."""
-    if kind not in {K.DID_NOT_HAPPEN, K.ALLOW_ONE_ATTEMPT}:
+    if kind not in NO_AND_AGAIN:
         return None
     if now_ms < quiet_at(record):
         return Refused("too_early", until_ms=quiet_at(record))

@@ -215,6 +215,13 @@ def refusal(record: Record, refused: Refused) -> Exception:
             record_id=record_id,
             retry_after=timedelta(seconds=1),
         )
+    if refused.reason == "late_success":
+        return StaleDecision(
+            f"{record.ref}: the success of an attempt came in after all, so it can neither be"
+            " denied nor allowed again; read it as it is now, and decide Happened",
+            record_id=record_id,
+            current_ref=record.ref,
+        )
     open_question = not record.closed and record.attempt > 0
     return StaleDecision(
         f"{record_id}: {refused.reason}; the question now is {record.ref}"

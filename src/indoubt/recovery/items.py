@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from indoubt.core.absence import permits_end, quiet_at, silent
-from indoubt.core.decisions import choices
+from indoubt.core.decisions import came_in, choices
 from indoubt.core.record import NO_RAW, Attempt, DecisionKind, Evidence, Record, Stage, State
 from indoubt.core.situation import held
 
@@ -146,7 +146,9 @@ def reason(record: Record, now_ms: int) -> str:
     if record.contradicted:
         return record.contradicted
     if record.state is State.AWAITING_DECISION:
-        return f"a person must decide ({record.asked or 'nothing more can be asked'})"
+        asked = record.asked or "nothing more can be asked"
+        why = "the success of an attempt has come in" if came_in(record) else asked
+        return f"a person must decide ({why})"
     if record.state is State.PERMITTED:
         return "one attempt is permitted and not yet sent"
     if record.state is State.IN_DOUBT:
