@@ -15,7 +15,8 @@ from indoubt.store import BlockingStore
 
 from .background import run_in_background
 from .invoke import invoke, invoke_blocking
-from .requests import CallerGone, Invoke, Read, Request, Write
+from .requests import CallerGone, Invoke, Read, Request, Wait, Write
+from .waiting import wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -67,6 +68,8 @@ class AsyncDriver:
             return await invoke(request)
         if isinstance(request, Read):
             return await self._store.read(request.ids)
+        if isinstance(request, Wait):
+            return await wait(request, self._store, self._clock)
         return await self._clock.sleep_async(request.seconds)
 
     def _leave(self, flow: Generator[Request, Any, Any]) -> None:
@@ -129,6 +132,8 @@ class BlockingDriver:
             return invoke_blocking(request)
         if isinstance(request, Read):
             return self._read(request.ids)
+        if isinstance(request, Wait):
+            return run_in_background(wait(request, self._store, self._clock))
         return self._clock.sleep(request.seconds)
 
     def _write(self, batches: Sequence[Batch]) -> Sequence[Any]:

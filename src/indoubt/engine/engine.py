@@ -15,6 +15,7 @@ from indoubt.core.bounds import TRIES_MAX
 from indoubt.core.codec import burial_of, event_of, record_of
 from indoubt.core.commands import Claim, Command, Decide, Prepare
 from indoubt.core.machine import decide
+from indoubt.core.record import State
 from indoubt.core.refusals import Refused
 from indoubt.errors import Contended, StoreError, StoreUnavailable
 from indoubt.store import Batch, Conflict, Delete, Expected, Free, Guard, Put, Snapshot, Written
@@ -103,7 +104,8 @@ class Engine:
             event_of(commands, after),
             _ending(seen.record, commands),
         )
-        batch = Batch(write_id(), (put,), (), guards, (), wakes)
+        topics = (*wakes, *_answered(seen.record, after))
+        batch = Batch(write_id(), (put,), (), guards, (), topics)
         try:
             answer = yield from self._submit(batch, deadline)
         except CallerGone as gone:
@@ -218,6 +220,13 @@ class Engine:
         self._noted(snapshot.now_ms, snapshot.epoch)
         rows = [row for row in snapshot.records if row.id == record_id]
         return Seen(record_of(rows[0]) if rows else None, snapshot.now_ms, snapshot.epoch)
+
+
+def _answered(before: Record | None, after: Record) -> tuple[str, ...]:
+    """Whoever waits for a person's answer waits for the record's id."""
+    asked = State.AWAITING_DECISION
+    answered = before is not None and before.state is asked and after.state is not asked
+    return (after.id,) if answered else ()
 
 
 def _ending(record: Record | None, commands: Sequence[Command]) -> Expected | None:

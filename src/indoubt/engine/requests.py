@@ -50,6 +50,13 @@ class Sleep(Struct, frozen=True):
     seconds: float
 
 
+class Wait(Struct, frozen=True):
+    """Wait until one of these topics is announced, at most so many seconds. Answer: None."""
+
+    topics: tuple[str, ...]
+    seconds: float
+
+
 class Returned(Struct, frozen=True):
     """The called code returned."""
 
@@ -74,4 +81,4 @@ class CallerGone(Exception):
     seen: Seen | None = None
 
 
-Request = Write | Read | Invoke | Sleep
+Request = Write | Read | Invoke | Sleep | Wait

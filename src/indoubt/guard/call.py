@@ -18,7 +18,7 @@ from indoubt.core.situation import governing
 from indoubt.core.verdicts import Repeat, repeat
 from indoubt.engine.engine import PATIENCE_S, Seen
 from indoubt.engine.letting_go import let_go
-from indoubt.engine.requests import CallerGone, Request, Sleep
+from indoubt.engine.requests import CallerGone, Request, Sleep, Wait
 from indoubt.recovery.limits import Limits
 from indoubt.recovery.pointers import follow, settle_id
 from indoubt.recovery.resolve import Kind, Resolved
@@ -224,8 +224,12 @@ class Performance:
         if self._decision_until is None:
             self._decision_until = self._engine.clock.now() + self._call.decision_s
         until = self._decision_until
+        looks = 0
         while self._engine.clock.now() < until:
-            yield Sleep(min(DECISION_POLL_S, until - self._engine.clock.now()))
+            yield Wait((record.id,), min(DECISION_POLL_S, until - self._engine.clock.now()))
+            if looks:  # a store may wake for any write: many who wait must not read at each
+                yield Sleep(POLL_S[min(looks, len(POLL_S)) - 1])
+            looks += 1
             seen = yield from self._engine.read(record.id)
             if record_in(seen).state is not State.AWAITING_DECISION:
                 self._sent = 0  # a person's word, not this call's own second try
