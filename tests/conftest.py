@@ -25,6 +25,7 @@ from indoubt import (
 )
 from indoubt.core.codec import event as decode_event
 from indoubt.store import ScanQuery, Store
+from indoubt.stores import open_store
 from indoubt.stores.memory import MemoryStore
 from indoubt.stores.sqlite import SQLiteStore
 from indoubt.testing.clock import ManualClock, SteppedHeartbeat, step_renewals
@@ -151,20 +152,26 @@ class Provider(BaseCapabilityProvider):
 class World:
     """One store under one clock, and whoever works on it."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, *, url: str | None = None) -> None:
+        """On a SQLite file, on a server (whose time nobody steers), or in memory."""
         self.clock = ManualClock()
         self.bank = Bank()
         self._path = path
+        self._url = url
         self._memory = MemoryStore(clock=self.clock)
-        self._stores: list[SQLiteStore] = []
+        self._stores: list[Store] = []
         self._beats: dict[int, SteppedHeartbeat] = {}
 
     @property
     def store(self) -> Store:
         """The store, as a process of its own sees it."""
-        if self._path is None:
+        if self._path is None and self._url is None:
             return self._memory
-        store = SQLiteStore(self._path, clock=self.clock)
+        store = (
+            SQLiteStore(self._path, clock=self.clock)
+            if self._path is not None
+            else open_store(str(self._url))
+        )
         self._stores.append(store)
         return store
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from indoubt import EffectContext, Ledger, OutcomeUnknown
 from indoubt.store import Store
+from indoubt.stores import open_store
 from indoubt.stores.sqlite import SQLiteStore
 from indoubt.testing import CrashStore, ManualClock, ProcessFate
 from indoubt.testing.clock import step_renewals
@@ -91,8 +92,10 @@ class Payment:
             **{name: None if value is None else ms(value) for name, value in durations.items()},
         }
 
-    def open(self, clock: ManualClock | None = None) -> SQLiteStore:
-        """The store, as one more process opens it."""
+    def open(self, clock: ManualClock | None = None) -> Store:
+        """The store, as one more process opens it; a file may live by a clock."""
+        if "://" in self.store:
+            return open_store(self.store)
         return SQLiteStore(self.store, clock=clock)
 
     def ledger(self, store: Store | None = None, clock: ManualClock | None = None) -> Ledger:

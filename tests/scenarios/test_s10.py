@@ -6,11 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.conftest import World, first
+from tests.scenarios.conftest import world_on
+from tests.servers.places import ALL
 
 from indoubt import KeyConflict, Ledger, OutcomeUnknown
 
@@ -62,8 +65,8 @@ def sender(ledger: Ledger, calls: list[Any], **policy: Any) -> Any:
     return send
 
 
-def test_s10_a_repeat_from_another_build_is_the_same_act(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/ledger.db"
+def test_s10_a_repeat_from_another_build_is_the_same_act(kept_url: str) -> None:
+    url = kept_url
     made = elsewhere(url, PAYLOAD, LANG="C", PYTHONHASHSEED="1")
     again = elsewhere(url, TURNED, LANG="tr_TR.UTF-8", LC_ALL="C.UTF-8", PYTHONHASHSEED="4711")
     assert made == [{"sent": PAYLOAD}, False, 1]
@@ -91,14 +94,16 @@ async def test_s10_other_content_is_a_conflict_and_leaves_the_record(
 
 async def test_s10_the_fingerprints_are_the_same_on_every_store(tmp_path: Path) -> None:
     told: list[tuple[str, str]] = []
-    for world in (World(), World(tmp_path / "ledger.db")):
-        send = sender(world.process(), [])
-        send("op-1", PAYLOAD)
-        with pytest.raises(KeyConflict) as caught:
-            send("op-1", PAYLOAD | {"n": 1.0})
-        told.append((caught.value.recorded, caught.value.given))
-        await world.close()
-    assert told[0] == told[1]
+    for kind in ALL:
+        with ExitStack() as stack:
+            world = world_on(kind, tmp_path, stack)
+            send = sender(world.process(), [])
+            send("op-1", PAYLOAD)
+            with pytest.raises(KeyConflict) as caught:
+                send("op-1", PAYLOAD | {"n": 1.0})
+            told.append((caught.value.recorded, caught.value.given))
+            await world.close()
+    assert told == [told[0]] * len(ALL)
 
 
 async def test_s10_the_same_key_of_another_effect_is_another_act(any_world: World) -> None:

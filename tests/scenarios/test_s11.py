@@ -18,9 +18,9 @@ LEASE_MS = 1000
 
 
 @pytest.fixture
-def payment(payment: Payment) -> Payment:
-    """A payment under a lease of a second."""
-    return replace(payment, lease_ms=LEASE_MS, wait_ms=10_000)
+def payment(kept_payment: Payment) -> Payment:
+    """A payment under a lease of a second, on each kind of store."""
+    return replace(kept_payment, lease_ms=LEASE_MS, wait_ms=10_000)
 
 
 async def lapsed(ledger: Ledger, order: str) -> RecordView:

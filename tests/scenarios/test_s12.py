@@ -13,14 +13,14 @@ from indoubt.testing import FakeProvider, Worker
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async def", "def"])
 async def test_renewal_goes_on_while_the_loop_is_blocked(
-    bank: FakeProvider, payment: Payment, order: str, *, plain: bool
+    bank: FakeProvider, kept_payment: Payment, order: str, *, plain: bool
 ) -> None:
     """A blocked loop does not stop the heartbeat.
 
     The preferred result: renewal continues (own thread and connection), the peer gets BUSY
     throughout, effects = 1. The test must block, not await.
     """
-    payment = replace(payment, lease_ms=600, plain=plain, block_s=2.0)
+    payment = replace(kept_payment, lease_ms=600, plain=plain, block_s=2.0)
     polls: list[list[str]] = []
     with Worker(SCRIPT, payment.text()) as worker:
         worker.say(order)

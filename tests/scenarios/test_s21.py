@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import UserDict
+from contextlib import ExitStack
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import World, first, only
+from tests.scenarios.conftest import world_on
+from tests.servers.places import ALL
 
 from indoubt import EffectContext, Happened, OutcomeUnknown, ReceiptNotStored
 
@@ -182,22 +185,28 @@ async def test_s21_a_mebibyte_passes_and_more_is_refused(any_world: World) -> No
 
 async def test_s21_every_store_accepts_and_refuses_the_same(tmp_path: Path) -> None:
     told: list[dict[str, str]] = []
-    for world in (World(), World(tmp_path / "ledger.db")):
-        ledger = world.process()
-
-        @ledger.effect(safety="non_idempotent", name="echo", key=first)
-        async def echo(_order: str, value: Any) -> Any:
-            return value
-
-        answers: dict[str, str] = {}
-        for name, value in (KEPT | REFUSED | SPECIAL).items():
-            try:
-                answers[name] = text(await echo(name, value))
-            except (TypeError, ValueError) as error:
-                answers[name] = f"{type(error).__name__}: {error}"
-        fingerprints = [row.fixed for row in await world.records()]
-        told.append(answers | {"fingerprints": str(fingerprints)})
-        await world.close()
-    assert told[0] == told[1]
+    for kind in ALL:
+        with ExitStack() as stack:
+            told.append(await answers_on(world_on(kind, tmp_path, stack)))
+    assert told == [told[0]] * len(ALL)
     assert told[0]["Decimal"] == '"0.10"'
     assert "time zone" in told[0]["naive datetime"]
+
+
+async def answers_on(world: World) -> dict[str, str]:
+    """What each value comes back as, or how it is refused; and the fingerprints."""
+    ledger = world.process()
+
+    @ledger.effect(safety="non_idempotent", name="echo", key=first)
+    async def echo(_order: str, value: Any) -> Any:
+        return value
+
+    answers: dict[str, str] = {}
+    for name, value in (KEPT | REFUSED | SPECIAL).items():
+        try:
+            answers[name] = text(await echo(name, value))
+        except (TypeError, ValueError) as error:
+            answers[name] = f"{type(error).__name__}: {error}"
+    fingerprints = sorted(str(row.fixed) for row in await world.records())
+    await world.close()
+    return answers | {"fingerprints": str(fingerprints)}

@@ -1,4 +1,4 @@
-"""Real ``kill -9`` at each cut point in PostgreSQL, where only the lease tells of a death.
+"""Real ``kill -9`` at each cut point on a server, where only the lease tells of a death.
 
 The provider's own count is the judge.
 """
@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Generator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from tests.race.conftest import eventually
@@ -20,7 +21,7 @@ from tests.race.test_kill import (
     states,
 )
 from tests.race.worker import Job, guard, ledger_of
-from tests.servers.fixtures import postgres, postgres_versions
+from tests.servers.places import SERVERS, place
 
 from indoubt import Ledger
 from indoubt.testing import FakeProvider
@@ -29,9 +30,9 @@ from indoubt.testing.crash import CUTS
 DOUBTFUL = ["F1", "F2", "F3", "F4"]
 
 
-@pytest.fixture
-def url() -> Generator[str]:
-    with postgres(postgres_versions()[0]).ledger() as made:
+@pytest.fixture(params=SERVERS)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[str]:
+    with place(request.param, tmp_path) as made:
         yield made
 
 
