@@ -163,4 +163,7 @@ def test_the_demo_is_told_what_was_asked(operator: Any, monkeypatch: pytest.Monk
     for option in ("--yes", "-y", "--no-input"):
         assert operator.run("demo", option).code == 0
     assert operator.run("demo", "--keep", "here").code == 0
-    assert played == [{"keep": None, "ask": False}] * 3 + [{"keep": "here", "ask": False}]
+    assert operator.run("demo", "--store", "redis://there").code == 0
+    default = {"store": None, "keep": None, "ask": False}
+    kept, there = default | {"keep": "here"}, default | {"store": "redis://there"}
+    assert played == [default] * 3 + [kept, there]

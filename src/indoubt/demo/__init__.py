@@ -12,14 +12,25 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-def run(*, keep: str | None = None, ask: bool = True, console: Console | None = None) -> int:
+def run(
+    *,
+    store: str | None = None,
+    keep: str | None = None,
+    ask: bool = True,
+    console: Console | None = None,
+) -> int:
     """Play it; 0 if the provider's own count is right in every cell.
 
     Args:
+        store: where to make the ledger, which stays there; else it is a file that does not.
         keep: a directory to leave the ledger and the provider's memory in, to look around.
         ask: let the person at the terminal decide; else a stand-in does.
         console: where to print.
+
+    Raises:
+        ValueError: there is a ledger at ``store``, or something at ``keep``, already.
+        StoreError: a ledger cannot be made there.
     """
     from .play import play  # noqa: PLC0415 - the workers, who start seven times, need none of it
 
-    return play(keep=keep, ask=ask, console=console)
+    return play(store=store, keep=keep, ask=ask, console=console)

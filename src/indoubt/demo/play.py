@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import tempfile
 from contextlib import contextmanager
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from indoubt import stores
 from indoubt.contracts import ExecutionSafetyClass as Safety
-from indoubt.errors import IndoubtError
+from indoubt.errors import IndoubtError, SchemaMissing
 from indoubt.ledger import Ledger
 from indoubt.testing.provider import FakeProvider, act_async, find_async
 
@@ -33,26 +35,37 @@ ADOPTED = "adopted"
 WORDS = {"replayed": "sent again", "asked": "asks you", "waiting": "not sent", "skipped": "waits"}
 
 
-def play(*, keep: str | None, ask: bool, console: Console | None) -> int:
+def play(*, store: str | None, keep: str | None, ask: bool, console: Console | None) -> int:
     """Play all of it; 0 if the provider's own count is right in every cell."""
     console = console or Console(highlight=False)
+    if store is not None:
+        _check_is_new(store)
     with _directory(keep) as directory:
         with FakeProvider(directory / "provider") as bank:
-            scenes = _Play(
-                f"sqlite:///{directory}/ledger.db", bank, console, Person(console, ask=ask)
-            )
+            url = store or f"sqlite:///{directory}/ledger.db"
+            scenes = _Play(url, bank, console, Person(console, ask=ask))
             right = asyncio.run(scenes.run())
-        if keep is not None:
-            _point_the_way(console, directory, scenes.shown)
+        if keep is not None or store is not None:
+            # A store's URL is not repeated: it may hold a password.
+            _point_the_way(console, "URL" if store else url, scenes.shown)
     return 0 if right else 1
 
 
-def _point_the_way(console: Console, directory: Path, ref: str) -> None:
+def _check_is_new(store: str) -> None:
+    """Recover and decide nothing of somebody else's."""
+    with contextlib.suppress(SchemaMissing):
+        asyncio.run(stores.open_existing(store).close())
+        raise ValueError(
+            "there is a ledger in this store already: name a new one, with ?schema= for"
+            " PostgreSQL or ?namespace= for Redis"
+        )
+
+
+def _point_the_way(console: Console, store: str, ref: str) -> None:
     command = Path(sys.executable).with_name("indoubt")
-    store = f"--store sqlite:///{directory}/ledger.db"
     console.print("\nLook around:")
     for words in (f"show {ref} --journal", "inbox", "doctor"):
-        console.print(f"  {command} {words} {store}", soft_wrap=True)
+        console.print(f"  {command} {words} --store {store}", soft_wrap=True)
 
 
 @contextmanager
@@ -85,6 +98,7 @@ class _Play:
         """Kill, recover, ask, repeat, count."""
         self._kill_all()
         async with self._ledger:
+            await self._wait_for_leases()
             died_at = self._bank.counts()
             await self._recover()
             self._console.print(matrix(self._did, self._bank.counts()))
@@ -101,6 +115,14 @@ class _Play:
         for cut, what in CUTS.items():
             kill_worker(self._store, self._bank, cut)
             self._console.print(f"  [red]killed[/] at [bold]{cut}[/]  {what}")
+
+    async def _wait_for_leases(self) -> None:
+        """The last of the dead still seem to hold what they held, where no lock tells of death."""
+        if not self._ledger.open().store.capabilities.decides_silence:
+            self._console.print(
+                f"\nOnly a lease tells here that its holder is dead: {LEASE.total_seconds():g} s."
+            )
+            await asyncio.sleep(LEASE.total_seconds())
 
     async def _recover(self) -> None:
         self._console.print("\nA new process calls [bold]ledger.recover()[/]:\n")
