@@ -29,6 +29,8 @@ Handler = Any
 """``(intent) -> receipt``, async or not, or a guarded function that takes the payload."""
 NOT_JSON: Final = "receipt_not_serialisable"
 INTERRUPTED: Final = "interrupted"
+RETRY_S: Final = 0.2
+"""Between two offers of a receipt to a store that does not answer."""
 _KEPT: Final = frozenset({A.COMPLETED, A.RETRY_SCHEDULED, A.DEFERRED})
 
 
@@ -41,6 +43,7 @@ class Firing:
         handler: what fires it.
         retry_after: seconds until the next try, by the number of attempts so far.
         defer_s: seconds until it is looked at again where it could not be tried.
+        sent_at: local instant before its claim was sent: its lease is counted from there.
     """
 
     def __init__(
@@ -51,12 +54,16 @@ class Firing:
         *,
         retry_after: Callable[[int], float],
         defer_s: float,
+        sent_at: float,
     ) -> None:
         self._store = store
         self._intent = intent
         self._handler = handler
         self._retry_after = retry_after
         self._defer_s = defer_s
+        self._sent_at = sent_at
+        self._guarded = hasattr(handler, "using")
+        self._blocking = not _is_async(handler)
         self._lost = False
         self._handing_over = False
         self._handled: asyncio.Future[Any] | None = None
@@ -71,30 +78,32 @@ class Firing:
         try:
             done = await self._fire()
         except StoreError:
-            log.exception("%s: it was fired, and is not settled: it is fired again", self._name)
+            log.exception("%s: it was fired, and is not settled: it is fired again", self.name)
             return A.STALE_OWNER
         finally:
             heartbeat.drop(hold)
         if done not in _KEPT:
-            log.warning("%s: %s; what it came to is not kept", self._name, done.value)
+            log.warning("%s: %s; what it came to is not kept", self.name, done.value)
         return done
 
     def hand_over(self) -> None:
         """End the handler now, and let the next worker have it at once."""
+        if self._blocking and self._handled is not None:
+            return  # a thread cannot be ended: what it does is held until it ends
         self._handing_over = True
         if self._handled is not None:
             self._handled.cancel()
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         return f"{self._intent.effect_type} {self._intent.intent_id[:12]}"
 
     def _hold(self) -> Hold:
         seen = seen_in(self._intent)
         if seen is None or seen.record is None:
             raise LookupError("an intent is fired as it was claimed")
-        lease_ms, now = self._store.lease_ms, self._store.runtime().engine.clock.now()
-        return Hold(seen.record, sent_at=now, lease_ms=lease_ms, permit_ms=lease_ms, fixed=False)
+        ms = self._store.lease_ms
+        return Hold(seen.record, sent_at=self._sent_at, lease_ms=ms, permit_ms=ms, fixed=False)
 
     def _lose(self) -> None:
         self._lost = True
@@ -102,6 +111,8 @@ class Firing:
             self._handled.cancel()
 
     async def _fire(self) -> DelayedEffectAction:
+        if self._handing_over:  # claimed while the worker was ending
+            return await self._interrupted()
         self._handled = asyncio.ensure_future(self._call())
         try:
             receipt = await asyncio.shield(self._handled)
@@ -114,15 +125,13 @@ class Firing:
         return await self._succeeded(receipt)
 
     async def _call(self) -> Any:
-        using = getattr(self._handler, "using", None)
-        if using is not None:  # a guarded function: its own record says whether it may be sent
-            call = using(key=self._intent.operation_id)
-            handler: Callable[[], Any] = functools.partial(call, **self._intent.payload)
-            blocking = not inspect.iscoroutinefunction(self._handler)
-        else:
-            handler = functools.partial(self._handler, self._intent)
-            blocking = not _is_async(self._handler)
-        found = await asyncio.to_thread(handler) if blocking else handler()
+        handler: Callable[[], Any] = functools.partial(self._handler, self._intent)
+        if self._guarded:  # its own record says whether it may be sent
+            seen = seen_in(self._intent)
+            tenant_id = seen.record.tenant_id if seen and seen.record else None
+            call = self._handler.using(key=self._intent.operation_id, tenant_id=tenant_id)
+            handler = functools.partial(call, **self._intent.payload)
+        found = await asyncio.to_thread(handler) if self._blocking else handler()
         return await found if inspect.isawaitable(found) else found
 
     async def _interrupted(self) -> DelayedEffectAction:
@@ -142,12 +151,23 @@ class Firing:
 
     async def _succeeded(self, receipt: Any) -> DelayedEffectAction:
         try:
-            done = await self._store.complete(self._intent, receipt)
+            done = await self._told_at_last(receipt)
         except (TypeError, ValueError) as error:
             # It did happen: to try again would do it again, for ever (D-48).
             kept = {"code": NOT_JSON, "type": type(receipt).__name__, "message": _text(error)}
             done = await self._store.complete(self._intent, None, error=kept)
         return done.action
+
+    async def _told_at_last(self, receipt: Any) -> DelayedEffectIntent:
+        """Say that it happened until the store has heard it, or the lease is over."""
+        clock = self._store.runtime().engine.clock
+        while True:
+            try:
+                return await self._store.complete(self._intent, receipt)
+            except StoreError:
+                if self._lost:
+                    raise
+                await clock.sleep_async(RETRY_S)
 
     async def _failed(self, error: Exception) -> DelayedEffectAction:
         told = _told(error) | {"attempt": self._intent.attempts}

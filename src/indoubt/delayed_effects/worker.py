@@ -17,7 +17,7 @@ from indoubt.store import ScanQuery
 from . import checks
 from .firing import Firing, Handler, ready
 from .store import DelayedEffectStore
-from .values import DelayedEffectAction, DelayedEffectIntent
+from .values import DelayedEffectAction, DelayedEffectIntent, seen_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,6 +29,10 @@ A = DelayedEffectAction
 ReadinessCheck = Any
 """``() -> bool`` for the whole pass, or ``(intent) -> bool`` for each; async or not."""
 PARKED = "parked"
+LEAST_S = 0.02
+"""Between two looks at what is due: a listing that is ahead of the claims must not spin."""
+ENDING_S = 2.0
+"""How long an interrupted handler may take to end before ``stop`` goes on without it."""
 
 
 class DelayedReport(msgspec.Struct, frozen=True):
@@ -101,6 +105,8 @@ class DelayedEffectWorker:
         self._backoff = backoff
         self._grace_s = checks.milliseconds(grace_seconds, "grace_seconds") / 1000
         self._turn = 0
+        self._ready = True
+        self._stopping = self._handing_over = False
         self._firing: dict[asyncio.Task[None], Firing] = {}
         self._results: Counter[str] = Counter()
         self._loop = Loop(
@@ -126,17 +132,32 @@ class DelayedEffectWorker:
     async def stop(self) -> None:
         """Claim nothing more, let running handlers finish, and hand over those that do not."""
         self._loop.ask_to_stop()
+        self._stopping = True
         try:
-            if self._firing:
-                await asyncio.wait(self._firing, timeout=self._grace_s)
+            await self._quiet(self._grace_s)
+            self._handing_over = True
             for firing in self._firing.values():
                 firing.hand_over()
-            if self._firing:  # a handler that swallows its cancellation holds nobody up
-                await asyncio.wait(self._firing, timeout=self._grace_s)
+            await self._quiet(ENDING_S)
         finally:
-            for task in self._firing:
-                task.cancel()
-        await self._loop.ended()
+            self._stopping = self._handing_over = False
+        for firing in self._firing.values():
+            log.warning("%s goes on, and keeps its lease until it ends", firing.name)
+
+    async def _quiet(self, seconds: float) -> None:
+        """Wait so long for what runs, and for a pass that may be claiming just now."""
+        passing = asyncio.ensure_future(self._loop.ended())
+        try:
+            async with asyncio.timeout(seconds):
+                while self._firing or not passing.done():
+                    left = {*self._firing, passing}
+                    await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                    if passing.done() and self._firing:
+                        await asyncio.wait(self._firing)
+        except TimeoutError:
+            return
+        finally:
+            passing.cancel()
 
     async def ended(self) -> None:
         """Wait until it was stopped."""
@@ -167,20 +188,25 @@ class DelayedEffectWorker:
 
     async def _batch_of(self, most: int) -> int:
         """Claim and start up to so many, never more at once than can run."""
-        if self._check is not None and not self._per_intent and not await ready(self._check):
+        self._ready = self._check is None or self._per_intent or await ready(self._check)
+        if not self._ready:
             return 0
         claimed = 0
-        while claimed < most and not self._loop.stopping:
+        while claimed < most and not self._ending():
             free = min(self._concurrency - len(self._firing), most - claimed)
+            sent_at = self._store.runtime().engine.clock.now()
             found = await self._claim(free) if free else []
             for intent in found:
-                self._begin(intent)
+                self._begin(intent, sent_at)
             claimed += len(found)
             if not found and free:
                 break
             if len(self._firing) >= self._concurrency:
                 await asyncio.wait(self._firing, return_when=asyncio.FIRST_COMPLETED)
         return claimed
+
+    def _ending(self) -> bool:
+        return self._stopping or (self._loop.running and self._loop.stopping)
 
     async def _claim(self, free: int) -> list[DelayedEffectIntent]:
         """Ask for as many as can start, of each type in turn, so that none waits for another."""
@@ -192,25 +218,28 @@ class DelayedEffectWorker:
             self._turn += len(share)
             each = min(each, (free - len(found)) // len(share))
             found += await self._store.claim_due(self.owner_token, limit=each, effect_types=share)
-            if len(found) >= free:
+            if len(found) >= free or (len(share) == len(kinds) and not found):
                 break
         return found
 
-    def _begin(self, intent: DelayedEffectIntent) -> None:
+    def _begin(self, intent: DelayedEffectIntent, sent_at: float) -> None:
         firing = Firing(
             self._store,
             intent,
             self._handlers[intent.effect_type],
             retry_after=self._delay,
             defer_s=self._retry_s,
+            sent_at=sent_at,
         )
+        if self._handing_over:
+            firing.hand_over()
         task = asyncio.create_task(self._one(intent, firing))
         self._firing[task] = firing
         task.add_done_callback(lambda done: self._firing.pop(done, None))
 
     async def _one(self, intent: DelayedEffectIntent, firing: Firing) -> None:
         try:
-            if self._max_attempts is not None and intent.attempts > self._max_attempts:
+            if self._max_attempts is not None and _too_often(intent, self._max_attempts):
                 await self._store.park(intent)
                 self._results[PARKED] += 1
                 return
@@ -232,13 +261,30 @@ class DelayedEffectWorker:
 
     async def _until(self, seconds: float) -> None:
         """Until something is registered that is due at once, or the next one falls due."""
-        store = self._store.runtime().store
-        queues = self._store.queues_of(self._handlers)
-        page = await store.scan(ScanQuery(view="ready", queues=queues, limit=1))
-        if page.records and len(self._firing) < self._concurrency:
-            due = (page.records[0].ready_at or 0) - page.now_ms
-            seconds = min(seconds, max(due / 1000, 0.001))
-        await store.wait(queues, timeout=seconds)
+        runtime, queues = self._store.runtime(), self._store.queues_of(self._handlers)
+        if not self._ready or not queues:
+            await runtime.engine.clock.sleep_async(seconds)
+            return
+        woken = asyncio.ensure_future(runtime.store.wait(queues, timeout=seconds))
+        try:
+            await asyncio.wait({woken}, timeout=LEAST_S)  # it listens before anybody looks
+            page = await runtime.store.scan(ScanQuery(view="ready", queues=queues, limit=1))
+            if page.records and len(self._firing) < self._concurrency:
+                due_ms = (page.records[0].ready_at or 0) - page.now_ms
+                seconds = min(seconds, max(due_ms / 1000, LEAST_S))
+            await asyncio.wait({woken}, timeout=seconds)
+            if woken.done():
+                woken.result()
+        finally:
+            woken.cancel()
+
+
+def _too_often(intent: DelayedEffectIntent, most: int) -> bool:
+    """Claimed more often than that, and not because a person allowed this very attempt."""
+    seen = seen_in(intent)
+    attempts = seen.record.attempts if seen and seen.record else ()
+    allowed = bool(attempts) and attempts[-1].permission is not None
+    return intent.attempts > most and not allowed
 
 
 def _token(owner_token: Any) -> str:
