@@ -82,3 +82,9 @@ def test_a_garbled_url_is_refused_without_its_secrets(query: str, why: str) -> N
     with pytest.raises(ValueError, match=why) as caught:
         place_of(f"postgresql://ana:secret@db/shop?{query}")
     assert "secret" not in str(caught.value)
+
+
+def test_what_is_libpqs_reaches_it_as_it_was_written() -> None:
+    place = place_of("postgresql://db/shop?options=-c%20a%3D1&schema=ledger&password=a+b%26c")
+    assert place.url == "postgresql://db/shop?options=-c%20a%3D1&password=a+b%26c"
+    assert place.schema == "ledger"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
@@ -20,6 +20,9 @@ PATIENCE_MS: Final = 10_000
 LOCK_MS: Final = 2_000
 """How long a write waits for rows that an application's open transaction holds."""
 CONNECT_S: Final = 10
+_PLANNED: Final = {"enable_bitmapscan": "off", "jit": "off"}
+"""Each question of ours has its index, in its order: without statistics (after a restore, or before
+the first ANALYZE) the planner would rather collect and sort the whole backlog."""
 _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OURS: Final = frozenset({"schema", "prepare"})
 
@@ -66,8 +69,9 @@ class Place(NamedTuple):
         return db
 
     def _settle(self, db: Connection) -> None:
-        settings = [f"SET statement_timeout = {self.patience_ms}", f"SET lock_timeout = {LOCK_MS}"]
-        statements = [sql.SQL(text) for text in settings]  # pyright: ignore[reportArgumentType]
+        settings = {"statement_timeout": self.patience_ms, "lock_timeout": LOCK_MS} | _PLANNED
+        texts = [f"SET {name} = {value}" for name, value in settings.items()]
+        statements = [sql.SQL(text) for text in texts]  # pyright: ignore[reportArgumentType]
         if self.schema is not None:
             statements.append(
                 sql.SQL("SET search_path = {}").format(sql.Identifier(self.schema))  # pyright: ignore[reportArgumentType]
@@ -82,9 +86,10 @@ def place_of(url: str, *, patience_ms: int = PATIENCE_MS) -> Place:
         ValueError: a garbled URL; it is not repeated, since it may hold a password.
     """
     parts = urlsplit(url)
-    given = parse_qsl(parts.query, keep_blank_values=True)
-    ours = {name: value for name, value in given if name in _OURS}
-    query = urlencode([(name, value) for name, value in given if name not in _OURS])
+    # What is libpq's stays as it was written: to libpq, "+" is no space.
+    pairs = [pair.partition("=") for pair in parts.query.split("&") if pair]
+    ours = {name: unquote(value) for name, _, value in pairs if name in _OURS}
+    query = "&".join(["".join(pair) for pair in pairs if pair[0] not in _OURS])
     plain = urlunsplit(parts._replace(query=query))
     try:
         conninfo_to_dict(plain)
