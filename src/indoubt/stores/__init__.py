@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from ..store import Store
     from .facts import Fact
+    from .redis import RedisStore
     from .schema import SchemaStatus as SchemaStatus  # its users name it from here
 
 _FORMS: Final = (
@@ -106,6 +107,10 @@ def store_of_client(client: Any) -> Store | None:
 
 def facts_of(store: Store) -> tuple[Fact, ...]:
     """What this kind of store finds out about itself here and now (it may take a moment)."""
+    if type(store).__module__ == f"{__name__}.redis.store":
+        from .redis.facts import facts  # noqa: PLC0415
+
+        return facts(cast("RedisStore", store))
     from .sqlite import SQLiteStore  # noqa: PLC0415
 
     if not isinstance(store, SQLiteStore):
