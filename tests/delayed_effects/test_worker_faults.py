@@ -212,14 +212,14 @@ async def test_d57_what_happened_is_told_when_the_store_is_back(
 
 async def test_d56_a_thread_cannot_be_ended_and_keeps_its_lease(effects: Effects) -> None:
     """Longer than a lease after ``stop``: still nobody else may fire it."""
-    store, handler = effects.view(execution_lease_seconds=0.4), Thread()
+    store, handler = effects.view(execution_lease_seconds=1.5), Thread()
     intent_id = await put(store)
     worker = DelayedEffectWorker(store, {"mail": handler}, grace_seconds=0)
     await worker.start()
     assert await asyncio.to_thread(handler.inside.wait, PATIENCE_S)
     await asyncio.wait_for(worker.stop(), PATIENCE_S)
     release = asyncio.ensure_future(asyncio.Event().wait())
-    until = asyncio.get_running_loop().time() + 1
+    until = asyncio.get_running_loop().time() + 2
     while asyncio.get_running_loop().time() < until:
         assert not (await effects.lasting.claim(intent_id, "thief")).should_execute
         await asyncio.wait({release}, timeout=0.02)
@@ -287,7 +287,7 @@ async def test_s23_a_person_may_allow_a_parked_intent_one_more_attempt(
     ledger_store: Store, effects: Effects
 ) -> None:
     """It is fired once more, and parked again if it fails."""
-    store, ledger = effects.view(execution_lease_seconds=0.5), Ledger(ledger_store)
+    store, ledger = effects.view(execution_lease_seconds=1.5), Ledger(ledger_store)
     tried: list[int] = []
 
     async def fails(intent: DelayedEffectIntent) -> None:
