@@ -36,8 +36,8 @@ def section(path: tuple[str, ...]) -> str:
 
 def test_these_are_the_commands() -> None:
     assert sorted(map(" ".join, COMMANDS)) == [
-        "db status", "db upgrade", "decide", "demo", "doctor", "inbox", "probe", "recover", "show",
-        "worker",
+        "db status", "db upgrade", "decide", "demo", "doctor", "effects cancel", "effects list",
+        "effects release", "effects show", "inbox", "probe", "recover", "show", "worker",
     ]  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from .db import db
 from .decide import decide
 from .demo import demo
 from .doctor import doctor
+from .effects import effects
 from .exits import EXITS
 from .inbox import inbox
 from .probe import probe
@@ -64,4 +65,5 @@ def indoubt(
 
 for one in (demo, inbox, show, probe, decide, recover, worker, doctor):
     app.command()(one)
+app.add_typer(effects, name="effects")
 app.add_typer(db, name="db")
