@@ -286,7 +286,9 @@ async def test_a_write_waits_for_as_many_copies_as_asked(server: Redis) -> None:
     copy.start()
     try:
         copy.follow(server)
-        await written(store, own("b"))
+        patient = open_store(f"{server.url}?wait_replicas=1")
+        await written(patient, own("b"))
+        await patient.close()
     finally:
         copy.remove()
     await store.close()
@@ -348,10 +350,16 @@ async def test_one_master_down_leaves_the_others_at_work() -> None:
         names = [f"rec_{n}" for n in range(30)]
         down = servers.nodes[1]
         down.kill(signal.SIGKILL)
-        answers = await store.write([batch(own(name)) for name in names])
+        due = [batch(own(name, ready_at=LONG_AGO)) for name in names]
+        answers = await store.write(due)
         failed = [answer for answer in answers if isinstance(answer, StoreUnavailable)]
         assert 0 < len(failed) < len(names)
-        assert len(failed) + sum(isinstance(a, Written) for a in answers) == len(names)
+        landed = [n for n, a in zip(names, answers, strict=True) if isinstance(a, Written)]
+        assert len(failed) + len(landed) == len(names)
+        assert len((await store.read(landed)).records) == len(landed)
+        lease = Lease("o", 40_000, 40_000, (), "w", b"leased")
+        taken = await store.lease(DueQuery((("effect", 100),)), lease)
+        assert {r.id for r in taken.records} == set(landed)
         await store.close()
     finally:
         servers.remove()

@@ -86,7 +86,7 @@ class _Page:
             self._take(shares, turn)
             if len(self._order) == 1 or not any(self._left.values()):
                 break
-            shares = self._rest()
+            shares = self._rest_or_none()
             if not shares:
                 break
         found = sorted(self._found, key=lambda record: (record.ready_at or 0, record.id))
@@ -102,6 +102,15 @@ class _Page:
                 if share:
                     shares.setdefault(partition, {})[queue] = share
         return shares or {self._order[0]: {}}
+
+    def _rest_or_none(self) -> dict[int, dict[str, int]]:
+        """Where there is more; what was taken already is given out, whoever else is down."""
+        try:
+            return self._rest()
+        except StoreError:
+            if not self._found:
+                raise
+            return {}
 
     def _rest(self) -> dict[int, dict[str, int]]:
         """Where what is still missing is to be had."""

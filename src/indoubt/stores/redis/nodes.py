@@ -180,7 +180,9 @@ def _of_client(client: Any, place: Place) -> Nodes:
         return Alone([client.connection_pool], ours=False)
     if isinstance(client, py.asyncio.RedisCluster):
         nodes = [(node.host, int(node.port)) for node in client.startup_nodes]
-        return _cluster(nodes, _known(client.connection_kwargs, place))
+        settings = _known(client.connection_kwargs, place)
+        settings.pop("db", None)  # a Cluster has one
+        return _cluster(nodes, settings)
     if isinstance(client, py.asyncio.Redis):
         known = client.connection_pool.connection_kwargs
         settings = _known(known, place)
