@@ -177,6 +177,26 @@ def test_a_permission_that_was_never_sent_is_given_back_for_the_next_number() ->
     assert (third.attempt, third.permission) == (3, None)
 
 
+def test_a_permission_that_can_be_sent_no_more_is_asked_about_again() -> None:
+    end = replace(waiting().policy, no_use_after_ms=NOW)
+    permitted = decided(replace(waiting(), policy=end), K.ALLOW_ONE_ATTEMPT, at=NOW - 1)
+    held = after(permitted, claim("w3"), at=NOW)
+    asked = after(held, Ask(fence=held.fence, reason="too late"), at=NOW)
+    assert (asked.state, asked.permission, asked.owner) == (S.AWAITING_DECISION, None, None)
+    assert choices(asked, NOW - 1) == ALL
+    assert choices(asked, NOW) == ALL - ALLOW
+    assert answer(asked, K.ALLOW_ONE_ATTEMPT) == Refused("no_use_after")
+    assert {kind for kind in K if isinstance(answer(asked, kind), Record)} == ALL - ALLOW
+
+
+def test_a_permission_for_which_there_is_no_room_is_asked_about_again() -> None:
+    permitted = decided(records()["in_doubt full"], K.ALLOW_ONE_ATTEMPT)
+    held = after(permitted, claim("w3"), at=NOW)
+    assert decide(held, (dispatch(held.fence),), NOW) == Refused("attempts_exhausted")
+    asked = after(held, Ask(fence=held.fence, reason="attempts_exhausted"), at=NOW)
+    assert (asked.state, asked.permission) == (S.AWAITING_DECISION, None)
+
+
 def test_a_cancel_voids_an_unspent_permission_and_a_spent_one_is_not_given_back() -> None:
     permitted = decided(waiting(), K.ALLOW_ONE_ATTEMPT)
     void = after(permitted, CANCEL, at=NOW)

@@ -183,10 +183,10 @@ in_doubt full           | ex  sf  .   .   I+  S   I   F?  T~  C?  sf  em  ns  . 
 awaiting_decision       | .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
 awaiting_decision cancel| .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
 awaiting_decision late  | .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
-permitted               | sf  sf  .   .   sf  .   .   .   .   .   .   .   .   .   .   sf  sf  .   .
-permitted held          | D+  sf  .   .   M+  .   .   .   .   .   .   .   .   .   .   M   M   .   .
-permitted lapsed        | D+  sf  .   .   M+  .   .   .   .   .   .   .   .   .   .   M   M   .   .
-permitted another       | np  sf  .   .   M+  .   .   .   .   .   .   .   .   .   .   M   M   .   .
+permitted               | sf  sf  .   .   sf  .   .   .   .   .   .   .   .   .   .   sf  sf  .   sf
+permitted held          | D+  sf  .   .   M+  .   .   .   .   .   .   .   .   .   .   M   M   .   A
+permitted lapsed        | D+  sf  .   .   M+  .   .   .   .   .   .   .   .   .   .   M   M   .   A
+permitted another       | np  sf  .   .   M+  .   .   .   .   .   .   .   .   .   .   M   M   .   A
 succeeded               | .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
 succeeded twice         | .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .
 failed none             | .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .   .

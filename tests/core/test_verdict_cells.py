@@ -90,8 +90,8 @@ EXPECTED: tuple[Line, ...] = (
     Line(in_state(S.AWAITING_DECISION), "leave", "design 7; G3"),
     Line(
         lambda s: s.state is S.PERMITTED and (s.cancel or s.expired),
-        "leave",
-        "design 6, head 21: never dispatched",
+        "ask",
+        "design 6, head 21: never dispatched; O3: every state can still end",
     ),
     Line(in_state(S.PERMITTED), "spend", "design 8; G3"),
     # From here on the record is in doubt.

@@ -13,6 +13,7 @@ from indoubt import (
     AllowOneAttempt,
     DidNotHappen,
     EffectFailed,
+    Happened,
     Ledger,
     OutcomeUnknown,
     StaleDecision,
@@ -190,6 +191,33 @@ async def test_head21_proven_absent_past_no_use_after_is_closed(world: World) ->
     recovery = await ledger.recover(wait=NOW)
     assert [(view.state, view.effect) for view in recovery.settled] == [("cancelled", "none")]
     assert world.bank.calls == 1
+
+
+@pytest.mark.parametrize("how", ["recover", "repeat"])
+async def test_o3_a_permission_past_no_use_after_is_asked_about_again_and_can_end(
+    any_world: World, how: str
+) -> None:
+    ledger = any_world.process()
+    pay = any_world.payer(ledger, no_use_after=timedelta(minutes=1))
+    any_world.bank.next = ["lost"]
+    with pytest.raises(OutcomeUnknown) as doubt:
+        await pay("order-7")
+    await ledger.decide(doubt.value, AllowOneAttempt(), actor="ana", reason="seen")
+    any_world.pass_time(61)
+    if how == "recover":
+        recovery = await ledger.recover()
+        assert [view.state for view in recovery.asked] == ["awaiting_decision"]
+    else:
+        with pytest.raises(OutcomeUnknown) as caught:
+            await pay("order-7")
+        assert caught.value.next == "ask_person"
+    (item,) = (await ledger.in_doubt()).items
+    assert item.reason == "a person must decide (the permitted attempt can be sent no more)"
+    assert [c.decision for c in item.choices] == ["did_not_happen", "give_up", "happened"]
+    with pytest.raises(StaleDecision, match="no_use_after"):
+        await ledger.decide(item, AllowOneAttempt(), actor="ana", reason="seen")
+    ended = await ledger.decide(item, Happened({"id": 1}), actor="ana", reason="seen")
+    assert (ended.state, any_world.bank.calls) == ("succeeded", 1)
 
 
 # -- abandon_after ---------------------------------------------------------------------------------

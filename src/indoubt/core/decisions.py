@@ -40,7 +40,7 @@ NO_AND_AGAIN = frozenset({K.DID_NOT_HAPPEN, K.ALLOW_ONE_ATTEMPT})
 """After these another attempt may be sent."""
 
 
-def choices(record: Record) -> frozenset[DecisionKind]:
+def choices(record: Record, now_ms: Millis = 0) -> frozenset[DecisionKind]:
     """The decisions that the record's state admits (not yet whether it is too early for them)."""
     if record.state in {State.AWAITING_DECISION, State.IN_DOUBT}:
         kinds = ALL_KINDS
@@ -54,7 +54,13 @@ def choices(record: Record) -> frozenset[DecisionKind]:
         kinds = frozenset[DecisionKind]()
     if came_in(record):
         kinds -= NO_AND_AGAIN
-    return kinds - ALLOW if record.cancel_requested else kinds
+    unsendable = record.cancel_requested or _expired(record, now_ms)
+    return kinds - ALLOW if unsendable else kinds
+
+
+def _expired(record: Record, now_ms: Millis) -> bool:
+    end = record.policy.no_use_after_ms
+    return end is not None and now_ms >= end
 
 
 def came_in(record: Record) -> bool:
@@ -71,8 +77,8 @@ def decide_person(record: Record, command: Decide, now_ms: Millis) -> Record | R
         return Refused("stale_question")
     if not record.closed and record.store_epoch < command.store_epoch:
         return Refused("store_rewound")  # another attempt may have been sent since (P19)
-    if command.kind not in choices(record):
-        return _why_not(record, command.kind)
+    if command.kind not in choices(record, now_ms):
+        return _why_not(record, command.kind, now_ms)
     early = _too_early(record, command.kind, now_ms)
     if early is not None:
         return early
@@ -97,11 +103,13 @@ def decide_person(record: Record, command: Decide, now_ms: Millis) -> Record | R
     return _EFFECTS[command.kind](record, command, now_ms)
 
 
-def _why_not(record: Record, kind: DecisionKind) -> Refused:
+def _why_not(record: Record, kind: DecisionKind, now_ms: Millis) -> Refused:
     if kind in ALLOW and record.cancel_requested:
         return Refused("cancel_requested")
     if kind in NO_AND_AGAIN and K.HAPPENED in choices(record) and came_in(record):
         return Refused("late_success")
+    if kind in choices(record) and _expired(record, now_ms):
+        return Refused("no_use_after")
     asked = [d for d in record.decisions if d.attempt == record.attempt]
     if asked:
         return Refused("already_decided", decided=asked[-1])

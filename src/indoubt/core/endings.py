@@ -178,6 +178,7 @@ def ask(record: Record, command: Ask, now_ms: Millis) -> Record:
     return replace(
         record,
         state=S.AWAITING_DECISION,
+        permission=None,
         owner=None,
         lease_until_ms=None,
         ready_at_ms=None,
@@ -260,7 +261,6 @@ def cancel(record: Record, command: Cancel, now_ms: Millis) -> Record:
         return _end(record, S.CANCELLED, record.attempts, Effect.NONE)
     if record.state is S.PERMITTED:  # an unspent permission is void (P22)
         asked = record.asked or "cancelled before the permitted attempt"
-        record = replace(record, permission=None)
         return ask(record, Ask(fence=record.fence, reason=asked), now_ms)
     return record
 

@@ -71,7 +71,7 @@ ALLOWED: dict[type[Command], frozenset[State]] = {
     Release: LIVE,
     Postpone: frozenset({S.PREPARED, S.IN_DOUBT, S.PERMITTED}),
     Clear: frozenset({S.IN_DOUBT}),
-    Ask: frozenset({S.IN_DOUBT}),
+    Ask: frozenset({S.IN_DOUBT, S.PERMITTED}),  # permitted: what it allows can be sent no more
     Note: ALL,
     Decide: ALL,  # a repeat of a decision gets its first answer everywhere
     Cancel: ALL - CLOSED,

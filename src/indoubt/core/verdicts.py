@@ -137,7 +137,7 @@ TABLE: tuple[Row, ...] = (
     Row(
         "permitted, cancel asked or past no_use_after",
         lambda s: s.state is S.PERMITTED and (s.cancel or s.expired),
-        _same(V.LEAVE),
+        _same(V.ASK),
     ),
     Row("permitted", lambda s: s.state is S.PERMITTED, _same(V.SPEND)),
     Row(

@@ -130,15 +130,15 @@ def view(
         evidence=tuple([shown(one) for one in record.evidence]),
         attempts=tuple([_attempt(one) for one in record.attempts]),
         reason=PRUNED if record.pruned else reason(record, now_ms),
-        choices=() if record.pruned else _choices(record),
+        choices=() if record.pruned else _choices(record, now_ms),
         contradicted=record.contradicted,
         cancel_requested=record.cancel_requested,
         retry_after=None if retry_after_ms is None else timedelta(milliseconds=retry_after_ms),
     )
 
 
-def _choices(record: Record) -> tuple[Choice, ...]:
-    return tuple([Choice(kind.value, RISKS[kind]) for kind in sorted(choices(record))])
+def _choices(record: Record, now_ms: int) -> tuple[Choice, ...]:
+    return tuple([Choice(kind.value, RISKS[kind]) for kind in sorted(choices(record, now_ms))])
 
 
 def reason(record: Record, now_ms: int) -> str:

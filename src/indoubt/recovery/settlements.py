@@ -24,6 +24,8 @@ def settlement(answer: Verdict, record: Record, asked: Asked | None) -> Command:
         return _adopt_late(record)
     if answer is Verdict.CLOSE and asked is not None:
         return _close_possible(record.fence, asked)
+    if record.state is State.PERMITTED:
+        return Ask(fence=record.fence, reason="the permitted attempt can be sent no more")
     why = asked.status.value if asked else "nothing more can be asked"
     return Ask(fence=record.fence, reason=why)
 
