@@ -47,8 +47,8 @@ class Ledger(Opened):
     """A durable record of what was intended, sent and settled; see ``effect`` and ``recover``.
 
     Args:
-        store: a URL (``sqlite:///path``, ``memory:``), an open store, or None for the URL in
-            ``INDOUBT_URL``.
+        store: a URL (``sqlite:///path``, ``memory:``), an open store, another ledger (for its
+            store), or None for the URL in ``INDOUBT_URL``. ``close`` closes what a URL opened.
         lease: how long a holder that does not renew keeps its records.
         allow_ledger_loss: accept a store that may forget (only then is a ``memory:`` ledger good
             for effects that are not safe to repeat).
@@ -57,7 +57,7 @@ class Ledger(Opened):
 
     def __init__(
         self,
-        store: str | Store | None = None,
+        store: str | Store | Opened | None = None,
         *,
         lease: timedelta = LEASE,
         allow_ledger_loss: bool = False,
@@ -300,13 +300,6 @@ class Ledger(Opened):
         """The effects that are registered here, by name."""
         found = (self._registry.find(name) for name in self._registry.names())
         return tuple(known for known in found if known is not None)
-
-    async def close(self) -> None:
-        """Wait for what cancelled calls left behind, and close the store."""
-        runtime, self._runtime = self._runtime, None
-        if runtime is not None:
-            await runtime.driver.settle_aftermath()
-            await runtime.store.close()
 
     async def __aenter__(self) -> Self:
         """Open the store now instead of at the first call."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from indoubt.engine.clock import LocalClock
+    from indoubt.guard.opened import Opened
     from indoubt.store import Store
 
 P = ParamSpec("P")
@@ -56,8 +57,9 @@ class Ledger:
     """``indoubt.Ledger`` for code that does not await; a context manager that closes it.
 
     Args:
-        store: a URL (``sqlite:///path``, ``memory:``), an open store, or None for the URL in
-            ``INDOUBT_URL``. A program that forks gives a URL: a child then opens its own.
+        store: a URL (``sqlite:///path``, ``memory:``), an open store, another ledger, or None for
+            the URL in ``INDOUBT_URL``; ``close`` closes what a URL opened.
+            A program that forks gives a URL: a child then opens its own.
         lease: how long a holder that does not renew keeps its records.
         allow_ledger_loss: accept a store that may forget.
         abandon_after: ``recover`` closes what was never sent and nobody repeated for so long.
@@ -70,7 +72,7 @@ class Ledger:
 
     def __init__(
         self,
-        store: str | Store | None = None,
+        store: str | Store | Opened | None = None,
         *,
         lease: timedelta = LEASE,
         allow_ledger_loss: bool = False,

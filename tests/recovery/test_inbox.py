@@ -297,7 +297,8 @@ async def test_a_foreign_id_answers_exactly_like_a_missing_one(any_world: World)
                 await verb()
             error = caught.value
             assert error.record_id == asked.partition(".")[0]
-            told.append((type(error), str(error).replace(error.record_id, "ID"), error.args))
+            words = [str(word).replace(error.record_id, "ID") for word in (error, *error.args)]
+            told.append((type(error), *words))
         return told
 
     for tenant in ("bolt", None, "Acme", " acme"):

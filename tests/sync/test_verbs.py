@@ -62,8 +62,8 @@ def test_every_awaitable_verb_has_a_blocking_one() -> None:
     inner = {"look_up"}  # for other edges, not for callers
     awaitable = {
         name
-        for name, verb in vars(indoubt.Ledger).items()
-        if inspect.iscoroutinefunction(verb) and not name.startswith("_")
+        for name, _ in inspect.getmembers(indoubt.Ledger, inspect.iscoroutinefunction)
+        if not name.startswith("_")
     }
     assert verbs(Ledger) == awaitable - inner
     for name in verbs(Ledger):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from indoubt.ledger import Ledger
     from indoubt.recovery.items import RecordView
-    from indoubt.store import Stored, Tenant
+    from indoubt.store import Store, Stored, Tenant
 
 CANDIDATES = 5
 """How many ids an ambiguous beginning is answered with."""
@@ -40,13 +40,17 @@ async def reach(
     store: str | None, tenant: str | None, app: str | None = None
 ) -> AsyncGenerator[Reached]:
     """Open the ledger for the time of a command."""
+    from indoubt.ledger import Ledger  # noqa: PLC0415
     from indoubt.store import ANY_TENANT  # noqa: PLC0415 - `--help` needs none of this
 
-    ledger = _of_app(app, store) if app else _of_url(store)
+    opened = None if app else _existing(store)
+    ledger = _of_app(app, store) if app else Ledger(opened)
     try:
         yield Reached(ledger, ANY_TENANT if tenant is None else tenant, app)
     finally:
         await ledger.close()
+        if opened is not None:
+            await opened.close()
 
 
 def url_of(store: str | None) -> str:
@@ -62,11 +66,10 @@ def url_of(store: str | None) -> str:
     )
 
 
-def _of_url(store: str | None) -> Ledger:
+def _existing(store: str | None) -> Store:
     from indoubt import stores  # noqa: PLC0415
-    from indoubt.ledger import Ledger  # noqa: PLC0415
 
-    return Ledger(stores.open_existing(url_of(store)))
+    return stores.open_existing(url_of(store))
 
 
 def _of_app(app: str, store: str | None) -> Ledger:

@@ -28,7 +28,7 @@ class _Turns:
     """One opens at a time; a child does not wait for a thread that it does not have."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a ledger on a ledger opens both
 
 
 _turns = _Turns()
@@ -36,14 +36,14 @@ os.register_at_fork(after_in_child=_turns.__init__)
 
 
 class Opened:
-    """A URL or an open store, and what is made of it at the first use.
+    """A URL, an open store or another ledger, and what is made of it at the first use.
 
-    ``open_url`` opens what a URL names: engines load only then.
+    ``open_url`` opens what a URL names: engines load only then. Whoever opened a store closes it.
     """
 
     def __init__(
         self,
-        given: str | Store | None,
+        given: str | Store | Opened | None,
         open_url: Callable[[str], Store],
         *,
         lease_ms: int,
@@ -74,6 +74,17 @@ class Opened:
                 self._pid = os.getpid()
             return self._runtime
 
+    async def close(self) -> None:
+        """Wait for what cancelled calls left behind, and close the store if this opened it.
+
+        A store that was given open stays open, and so does another ledger's.
+        """
+        runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            await runtime.driver.settle_aftermath()
+            if self._given is None or isinstance(self._given, str):
+                await runtime.store.close()
+
     async def look_up(self, *acts: str) -> RecordView | None:
         """Read the first of these records that is there; None where none is."""
         runtime = self.open()
@@ -85,6 +96,8 @@ class Opened:
         return runtime.blocking.drive(_first_of(runtime, acts))
 
     def _store(self) -> Store:
+        if isinstance(self._given, Opened):
+            return self._given.open().store
         if self._given is not None and not isinstance(self._given, str):
             if self._pid not in {0, os.getpid()}:
                 raise ForkedHandle("give a URL instead of an open store to a program that forks")
@@ -96,11 +109,13 @@ class Opened:
 
 
 def _checked(given: Any) -> Any:
-    if given is None or isinstance(given, str):
+    if isinstance(beneath := getattr(given, "aio", None), Opened):
+        return beneath  # a blocking ledger has its async one inside
+    if given is None or isinstance(given, str | Opened):
         return given
     verbs = [getattr(given, verb, None) for verb in ("read", "write", "scan", "journal")]
     if isinstance(given, type) or not all(map(callable, verbs)):
-        raise TypeError(f"store: a URL or an open store, not {type(given).__name__}")
+        raise TypeError(f"store: a URL, an open store or a ledger, not {type(given).__name__}")
     return given
 
 
