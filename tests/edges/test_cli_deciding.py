@@ -168,8 +168,16 @@ def test_a_program_without_that_effect_cannot_ask(operator: Any, doubts: Any) ->
     ref = operator.run("inbox", "--json").json["items"][0]["ref"]
     asked = operator.run("probe", ref, "--app", "shop:ledger")
     assert asked.code == 1
-    assert "unheard_of" in asked.err
+    assert "unheard_of: its code is not loaded here" in asked.err
     assert operator.run("probe", "rec_none", "--app", "shop:ledger").code == 3
+
+
+def test_an_effect_without_a_probe_cannot_be_asked_about(operator: Any) -> None:
+    assert operator.shop("shop.notify.using(key='k')('order-7', 'hello')") != 0
+    ref = operator.run("inbox", "--json").json["items"][0]["ref"]
+    asked = operator.run("probe", ref, "--app", "shop:ledger")
+    assert asked.code == 1
+    assert "notify declares no probe" in asked.err
 
 
 @pytest.mark.parametrize(
@@ -220,6 +228,19 @@ def test_without_a_program_it_ends_leases_and_says_so(operator: Any) -> None:
     assert set(told) == {"app", "counts", *LISTS, "errors", "cursor"}
     assert (told["app"], told["counts"]["skipped"]) == (None, 1)
     assert told["skipped"][0]["state"] == "in_doubt"
+    assert told["skipped"][0]["reason"] == "its code is not loaded here"
+    assert "a repeat of the call (its code is not loaded here)" in done.out
+
+
+def test_a_program_without_effects_is_told_that_it_has_none(operator: Any) -> None:
+    assert operator.shop("shop.label('order-7')", DIE="1") == 9
+    (operator.place / "settings.py").write_text(
+        "from indoubt import Ledger\nledger = Ledger('sqlite:///shop.db')\n", "utf-8"
+    )
+    done = operator.run("recover", "--app", "settings:ledger")
+    assert done.code == 0
+    assert "settings:ledger has no effects registered" in done.err
+    assert "no effects" not in operator.run("recover", "--app", "shop:ledger").err
 
 
 def test_with_a_program_it_goes_on_where_that_is_safe(operator: Any) -> None:

@@ -4,11 +4,16 @@ from typing import Any
 
 import pytest
 
+from indoubt.cli import options
+from indoubt.delayed_effects.words import KIND as DELAYED
+from indoubt.guard.definition import Definition
+
+KINDS = {"effect", "delayed_effect"}
 ITEM = {
     "ref", "record_id", "kind", "name", "tenant_id", "scope", "key", "state", "effect", "attempt",
     "safety", "fingerprint", "since", "created_at", "updated_at", "quiet_at", "silent",
     "arguments", "receipt", "receipt_lost", "error", "evidence", "attempts", "reason", "choices",
-    "contradicted", "cancel_requested", "retry_after",
+    "contradicted", "cancel_requested", "decisions", "retry_after",
 }  # fmt: skip
 ENTRY = {
     "sequence", "at", "did", "state", "fence", "attempt", "owner", "actor", "reason", "evidence",
@@ -67,8 +72,27 @@ def test_tenants_and_kinds_restrict_it(operator: Any, doubts: Any) -> None:
 
     assert listed() == [acme, nobody]
     assert listed("--tenant", "acme") == listed(INDOUBT_TENANT="acme") == [acme]
-    assert listed("--kind", "effect", "--kind", "run") == [acme, nobody]
-    assert listed("--kind", "run") == []
+    assert listed("--kind", "effect", "--kind", "delayed_effect") == [acme, nobody]
+    assert listed("--kind", "delayed_effect") == []
+
+
+def test_an_empty_list_says_whose_it_is(operator: Any, doubts: Any) -> None:
+    doubts.make("a", tenant_id="acme")
+    assert operator.run("inbox", "--tenant", "acm").err == "nothing of tenant acm is in doubt\n"
+
+
+@pytest.mark.parametrize("command", ["inbox", "recover"])
+def test_an_unknown_kind_is_refused_with_those_there_are(
+    operator: Any, doubts: Any, command: str
+) -> None:
+    doubts.make()
+    shown = operator.run(command, "--kind", "efect")
+    assert (shown.code, shown.out) == (2, "")
+    assert all(kind in shown.err for kind in KINDS)
+
+
+def test_the_kinds_are_those_that_are_recorded() -> None:
+    assert set(options.Kind) == {Definition.kind, DELAYED} == KINDS
 
 
 def test_pages_say_how_to_go_on(operator: Any, doubts: Any) -> None:
@@ -86,7 +110,7 @@ def test_an_attempt_without_a_holder_is_listed_unmarked(operator: Any) -> None:
     assert operator.shop("shop.slow('order-9')") == 9
     (item,) = operator.run("inbox", "--json").json["items"]
     assert (item["name"], item["state"]) == ("slow", "in_doubt")
-    assert "its holder is gone" in item["reason"]
+    assert "nobody holds it any more" in item["reason"]
     assert operator.run("inbox").out.splitlines()[1].endswith("recover")
 
 
@@ -114,6 +138,28 @@ def test_show_tells_a_person_all_there_is(operator: Any, doubts: Any) -> None:
         "it happens twice",
     ):
         assert words in told
+
+
+def test_show_tells_who_decided_and_why(operator: Any, doubts: Any) -> None:
+    ref = doubts.make("order-7")
+    asked = ("--actor", "ana", "--reason", "the bank says no")
+    assert operator.run("decide", ref, "allow-one", *asked).code == 0
+    shown = operator.run("show", ref)
+    assert "attempt 1  allow_one_attempt  by ana: the bank says no" in shown.out
+    (decided,) = operator.run("show", ref, "--json").json["record"]["decisions"]
+    assert (decided["actor"], decided["reason"]) == ("ana", "the bank says no")
+    assert (decided["decision"], decided["attempt"]) == ("allow_one_attempt", 1)
+
+
+def test_what_show_says_of_a_dead_holder_fits_its_state(operator: Any) -> None:
+    assert operator.shop("shop.label('order-7')", DIE="1") == 9
+    ref = operator.run("inbox", "--json").json["items"][0]["ref"]
+    told = operator.run("show", ref).out
+    assert "in_doubt: sent, no answer recorded, and nobody holds it any more" in told
+    assert "1: sent" in told
+    assert "open, may be sent until" in told
+    operator.run("recover")  # this proves that it is dead
+    assert "open, nobody can send it any more" in operator.run("show", ref).out
 
 
 def test_an_ambiguous_beginning_names_the_candidates(operator: Any, doubts: Any) -> None:

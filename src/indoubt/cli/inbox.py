@@ -55,7 +55,7 @@ async def inbox(
         {"items": [item.to_dict() for item in page.items], "cursor": page.cursor},
     )
     if not as_json:
-        _show(output, page, now)
+        _show(output, page, now, tenant)
     return Exit.IN_DOUBT if check and page.items else Exit.DONE
 
 
@@ -76,9 +76,10 @@ async def first_page(
         cursor = page.cursor
 
 
-def _show(output: Output, page: Inbox, now: datetime) -> None:
+def _show(output: Output, page: Inbox, now: datetime, tenant: str | None) -> None:
     if not page.items:
-        output.note("nothing is in doubt")
+        whose = "" if tenant is None else f" of tenant {tenant}"
+        output.note(f"nothing{whose} is in doubt")
         return
     output.table(HEADS, _rows(page.items, now))
     if page.cursor is not None:

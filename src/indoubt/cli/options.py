@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -41,9 +42,22 @@ App = Annotated[
         help="Your program's ledger, whose probes and functions are used.",
     ),
 ]
+
+
+class Kind(StrEnum):
+    """The kinds of records that these commands can list."""
+
+    EFFECT = "effect"
+    DELAYED_EFFECT = "delayed_effect"
+
+
 Kinds = Annotated[
-    list[str] | None,
-    typer.Option("--kind", metavar="KIND", help="Only records of this kind; may be repeated."),
+    list[Kind] | None,
+    typer.Option(
+        "--kind",
+        metavar="KIND",
+        help="Only records of this kind, effect or delayed_effect; may be repeated.",
+    ),
 ]
 Limit = Annotated[
     int, typer.Option("--limit", min=1, max=1000, metavar="N", help="At most so many on a page.")

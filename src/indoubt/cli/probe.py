@@ -59,4 +59,5 @@ async def _ask(asking: Awaitable[RecordView]) -> RecordView:
     except RecordNotFound:
         raise
     except LookupError as error:
-        raise Told(Exit.ERROR, str(error), next_step="name the program that has it") from error
+        step = "see what is known: indoubt show REF; --app names the program whose probe is asked"
+        raise Told(Exit.ERROR, str(error), next_step=step) from error

@@ -28,6 +28,10 @@ NO_APP = (
     "no --app: no probe and no function of your program is called; this lists what is not settled"
     " and ends the leases of holders that are gone"
 )
+NO_EFFECTS = (
+    "{app} has no effects registered: its ledger was found, but nothing was guarded with it when"
+    " it was imported; name the module that defines your effects, or import them there"
+)
 All = Annotated[bool, typer.Option("--all", help="All pages, not only one.")]
 
 
@@ -58,6 +62,8 @@ async def recover(
     async with reach(store, tenant, app) as reached:
         if not app:
             output.note(NO_APP)
+        elif not reached.ledger.effects:
+            output.note(NO_EFFECTS.format(app=app))
         with output.progress("recovering") as tell:
             async for page in _pages(
                 reached,
@@ -121,10 +127,14 @@ class Tally:
         return {"counts": self.counts, **lists, "errors": errors, "cursor": self.cursor}
 
 
+def _next(became: str, item: RecordView) -> str:
+    return f"a repeat of the call ({item.reason})" if became == "skipped" else comes_next(item)
+
+
 def _show(output: Output, tally: Tally, now: datetime) -> None:
     output.title(tally.words())
     rows = [
-        (name, item.ref, what(item), item.state, known(item, now), comes_next(item))
+        (name, item.ref, what(item), item.state, known(item, now), _next(name, item))
         for name, items in tally.listed.items()
         for item in items
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from .access import look_up, now_of, reach
 from .edge import command
 from .escape import as_json as on_a_line
 from .output import Output
-from .wording import ago, clock, comes_next, local, what
+from .wording import ago, clock, comes_next, cut, local, what
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from indoubt.recovery.items import JournalEntry, RecordView
 
 STORY = ("NO", "AT", "DID", "STATE", "ATTEMPT", "FENCE", "BY", "WHY")
+STORY_FOR_A_TERMINAL = ("NO", "AT", "DID", "STATE", "TRY", "FENCE", "BY: WHY")
+OWNER_CHARS = 8
 WORDS = {
     "happened": "happened --receipt '{}'",
     "did_not_happen": "did-not-happen",
@@ -65,7 +68,7 @@ async def show(
         output.note(f"{ref} is no longer the question: it is {item.ref} now")
     if not as_json:
         _show(output, item, now)
-        _show_story(output, story, limit)
+        _show_story(output, story, limit, now)
 
 
 def _story_json(story: list[JournalEntry] | None, limit: int) -> dict[str, Any]:
@@ -97,6 +100,8 @@ def _show(output: Output, item: RecordView, now: datetime) -> None:
     )
     _section(output, "attempts", [_attempt(attempt, now) for attempt in item.attempts])
     _section(output, "evidence, newest last", [_evidence(one, now) for one in item.evidence])
+    decisions = [_decided(one, now) for one in item.decisions]
+    _section(output, "decided by people, newest last", decisions)
     _section(
         output,
         "a person may decide (add --actor NAME --reason TEXT)",
@@ -136,13 +141,25 @@ def _attempt(attempt: dict[str, Any], now: datetime) -> str:
         f"note {on_a_line(attempt['token'])}" if attempt["token"] is not None else "",
         "a late result is on file" if attempt["late_result"] else "",
         f"closed: {attempt['closed']}" if attempt["closed"] else "open",
-        "" if attempt["closed"] else _holder(attempt),
+        "" if attempt["closed"] else _silence(attempt, now),
     ]
     return ", ".join([part for part in known if part])
 
 
-def _holder(attempt: dict[str, Any]) -> str:
-    return "nobody can send it any more" if attempt["silent"] else "its holder may still send it"
+def _silence(attempt: dict[str, Any], now: datetime) -> str:
+    """Whether it can still be sent; an end of its permit on a clock is no proof of silence."""
+    if attempt["silent"]:
+        return "nobody can send it any more"
+    until = _instant(attempt["permit_until"])
+    if now < until:
+        return f"may be sent until {clock(until, now)}"
+    return "its permit is over; not proven that nobody sends it"
+
+
+def _decided(one: dict[str, Any], now: datetime) -> str:
+    about = f"attempt {one['attempt']}"
+    words = f"by {one['actor']}: {one['reason']}"
+    return "  ".join([_at(one["at"], now), about, one["decision"], words])
 
 
 def _evidence(one: dict[str, Any], now: datetime) -> str:
@@ -153,18 +170,36 @@ def _evidence(one: dict[str, Any], now: datetime) -> str:
 
 
 def _at(text: str, now: datetime) -> str:
+    return clock(_instant(text), now)
+
+
+def _instant(text: str) -> datetime:
     from datetime import datetime  # noqa: PLC0415 - only where there is something to show
 
-    return clock(datetime.fromisoformat(text), now)
+    return datetime.fromisoformat(text)
 
 
-def _show_story(output: Output, story: list[JournalEntry] | None, limit: int) -> None:
+def _show_story(
+    output: Output, story: list[JournalEntry] | None, limit: int, now: datetime
+) -> None:
     if story is None:
         return
     output.line()
-    output.table(STORY, [_entry(entry) for entry in story])
+    if sys.stdout.isatty():
+        output.table(STORY_FOR_A_TERMINAL, [_short_entry(entry, now) for entry in story])
+    else:
+        output.table(STORY, [_entry(entry) for entry in story])
     if len(story) == limit:
         output.note(f"more: the same with --after {story[-1].sequence}")
+
+
+def _short_entry(entry: JournalEntry, now: datetime) -> tuple[str, ...]:
+    """What 80 columns hold: no date of today, owners cut, who and why in one."""
+    number, _, did, state, attempt, fence, _, why = _entry(entry)
+    by = entry.actor or cut(entry.owner or "", OWNER_CHARS)
+    who_and_why = ": ".join([part for part in (by, why) if part])
+    words = did.replace("_", " ")
+    return (number, clock(entry.at, now), words, state, attempt, fence, who_and_why)
 
 
 def _entry(entry: JournalEntry) -> tuple[str, ...]:

@@ -10,7 +10,16 @@ from msgspec.structs import replace
 
 from indoubt.core.absence import permits_end, quiet_at, silent
 from indoubt.core.decisions import came_in, choices
-from indoubt.core.record import NO_RAW, Attempt, DecisionKind, Evidence, Record, Stage, State
+from indoubt.core.record import (
+    NO_RAW,
+    Attempt,
+    Decided,
+    DecisionKind,
+    Evidence,
+    Record,
+    Stage,
+    State,
+)
 from indoubt.core.situation import held
 
 if TYPE_CHECKING:
@@ -28,7 +37,7 @@ RISKS = {
 }
 
 
-UNMARKED = "sent, no answer recorded; its holder is gone"
+UNMARKED = "sent, no answer recorded, and nobody holds it any more"
 PRUNED = "pruned: its outcome is kept, and a repeat of the call is not sent"
 
 
@@ -48,6 +57,7 @@ class RecordView(msgspec.Struct, frozen=True, kw_only=True):
         quiet_at: before this a sent request may still land; None where nothing is open.
         silent: nobody can send an open attempt any more.
         arguments: as recorded; redacted values are marked.
+        decisions: what people decided about it, with their names and reasons, newest last.
     """
 
     ref: str
@@ -73,6 +83,7 @@ class RecordView(msgspec.Struct, frozen=True, kw_only=True):
     error: Any
     evidence: tuple[Any, ...]
     attempts: tuple[Any, ...]
+    decisions: tuple[Any, ...]
     reason: str
     choices: tuple[Choice, ...]
     contradicted: str | None
@@ -129,6 +140,7 @@ def view(
         error=plain(record.error),
         evidence=tuple([shown(one) for one in record.evidence]),
         attempts=tuple([_attempt(one) for one in record.attempts]),
+        decisions=tuple([_decided(one) for one in record.decisions]),
         reason=PRUNED if record.pruned else reason(record, now_ms),
         choices=() if record.pruned else _choices(record, now_ms),
         contradicted=record.contradicted,
@@ -170,6 +182,17 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "token": plain(attempt.token),
         "late_result": attempt.late is not None,
         "closed": attempt.closed.value if attempt.closed else None,
+    }
+
+
+def _decided(decided: Decided) -> dict[str, Any]:
+    return {
+        "decision_id": decided.decision_id,
+        "decision": decided.kind.value,
+        "attempt": decided.attempt,
+        "actor": decided.actor,
+        "reason": decided.reason,
+        "at": when(decided.at_ms).isoformat(),
     }
 
 

@@ -36,9 +36,14 @@ def probe_flow(
         LookupError: the effect's code, or its probe, is not loaded here.
     """
     record, engine = seen.record, resolver.engine
-    if record is None or known is None or not can_ask(known):
+    if record is None or known is None:
         name = record.name if record else "?"
-        raise LookupError(f"{name}: its code, or its probe, is not loaded here (see --app)")
+        raise LookupError(f"{name}: its code is not loaded here, so it cannot be asked about")
+    if not can_ask(known):
+        raise LookupError(
+            f"{known.name} declares no probe, so its provider cannot be asked: look there yourself,"
+            " then decide"
+        )
     if record.state not in TAKES_EVIDENCE_ONLY:
         limits = Limits(until=engine.clock.now(), dispatch=False, by_hand=True)
         return (yield from resolver.resolve(seen, known, limits)).seen

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from indoubt.core.commands import Abandon
 from indoubt.core.record import State
@@ -50,7 +51,8 @@ class Recovery(msgspec.Struct, frozen=True, kw_only=True):
         replayed: sent again by this pass, because that is safe.
         waiting: looked at again after ``retry_after`` (or when the call is repeated).
         asked: a person must decide.
-        skipped: left to code that is not loaded here; a repeat of the call goes on.
+        skipped: only its function could bring it further, and this pass may not call it; a repeat
+            of the call goes on. ``reason`` of each says why.
         errors: (ref, error) of records that could not be looked at; they stay listed.
         cursor: more is to come; None at the end.
     """
@@ -160,6 +162,8 @@ class Pass:
             yield from self._replay(known, resolved)
         elif resolved.kind is Kind.SETTLED and record_id not in self._closed:
             return  # its holder, or somebody else, was faster
+        elif resolved.kind is Kind.CALL_AGAIN:
+            self._skip(resolved.seen, known)
         elif resolved.kind in _LISTED:
             self._list(_LISTED[resolved.kind], resolved.seen, resolved.retry_after_ms)
 
@@ -197,6 +201,19 @@ class Pass:
         self._list("settled", done)
         return True
 
+    def _skip(self, seen: Seen, known: Known | None) -> None:
+        if seen.record is None:
+            return
+        if known is None:
+            why = "its code is not loaded here"
+        elif not self._run:
+            why = "no function is called in this pass"
+        elif not known.can_perform(seen.record):
+            why = "its arguments are not recorded so that it could be called again"
+        else:
+            why = "only its caller sends it"
+        self._found["skipped"].append(replace(view(seen.record, seen.now_ms), reason=why))
+
     def _list(self, name: str, seen: Seen, retry_after_ms: int | None = None) -> None:
         if seen.record is not None:
             self._found[name].append(view(seen.record, seen.now_ms, retry_after_ms=retry_after_ms))
@@ -224,5 +241,4 @@ _LISTED = {
     Kind.ASKED: "asked",
     Kind.WAITING: "waiting",
     Kind.LISTED: "waiting",
-    Kind.CALL_AGAIN: "skipped",
 }
