@@ -27,7 +27,7 @@ FIXED = b'{"payload":"' + b"p" * 65 + b'"}'
 EVENT = b'{"what":"prepared"}'
 PENDING = 20_000
 GROUP = 500
-client_of: Any = driver.Redis.from_url
+py: Any = driver
 
 
 class Cases:
@@ -35,7 +35,7 @@ class Cases:
 
     def __init__(self, store: RedisStore, url: str, seconds: float) -> None:
         self.store = store
-        self.client = client_of(url)
+        self.client = py.Redis.from_url(url)
         self.client.script_load(WRITE.text)
         self.seconds = seconds
         self._numbers = itertools.count()
