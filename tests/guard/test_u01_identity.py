@@ -58,6 +58,7 @@ async def test_u01_the_same_call_twice_in_a_scope_leaves_an_event(world: World) 
     assert [entry.evidence[0]["source"] for entry in journal if entry.evidence] == [
         "served_from_record"
     ]
+    assert (await ledger.get(outcome.record_id)).evidence == ()  # it is about no attempt
 
 
 async def test_u01_a_key_makes_two_acts_of_the_same_call(world: World) -> None:

@@ -135,6 +135,7 @@ class Note(Struct, frozen=True):
 
     ``returned``: its holder reports that its function has ended, so it can be sent no more.
     ``late_lost``: the late result could not be stored; ``late`` only says that there was one.
+    ``journal_only``: says nothing of an attempt, so it takes no room among what the record keeps.
     """
 
     evidence: Evidence
@@ -145,6 +146,7 @@ class Note(Struct, frozen=True):
     late: Raw = NO_RAW
     late_lost: bool = False
     closes: Closed | None = None
+    journal_only: bool = False
 
 
 class Decide(Struct, frozen=True):

@@ -194,6 +194,8 @@ def add_evidence(record: Record, evidence: Evidence) -> Record:
 
 
 def note(record: Record, command: Note, now_ms: Millis) -> Record:
+    if command.journal_only:
+        return record
     record = add_evidence(record, command.evidence)
     if command.counts:
         record = replace(

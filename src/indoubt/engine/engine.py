@@ -75,7 +75,9 @@ class Engine:
 
     def read(self, record_id: str) -> Generator[Request, Any, Seen]:
         """Read one record, and the store's time."""
+        asked_s = self.clock.now()
         snapshot: Snapshot = yield Read((record_id,))
+        self._noted(snapshot.now_ms, snapshot.epoch, asked_s)
         return self._seen(snapshot, record_id)
 
     def apply(
@@ -187,11 +189,13 @@ class Engine:
         return self._seen(conflict.found, record_id)
 
     def _submit(self, batch: Batch, deadline: float) -> Generator[Request, Any, Written | Conflict]:
-        tries = 0
+        tries, asked_s = 0, self.clock.now()  # a repeat may be told when the first try landed
         try:
             while True:
                 answer: Written | Conflict | StoreError = yield Write(batch)
                 if not isinstance(answer, StoreError):
+                    told = answer.found if isinstance(answer, Conflict) else answer
+                    self._noted(told.now_ms, told.epoch, asked_s)
                     return answer
                 if not isinstance(answer, StoreUnavailable) or self.clock.now() >= deadline:
                     raise answer
@@ -200,24 +204,24 @@ class Engine:
         except CallerGone as gone:
             # The batch is in the store's queue all the same: learn what became of it.
             answer = yield Write(batch)
-            gone.written = answer if isinstance(answer, Written) else None
+            if isinstance(answer, Written):
+                self._noted(answer.now_ms, answer.epoch, asked_s)
+                gone.written = answer
             raise
 
     def _landed(
         self, seen: Seen, after: Record, put: Put, answer: Written, commands: Sequence[Command]
     ) -> Seen:
-        self._noted(answer.now_ms, answer.epoch)
         record = landed(after, put, version=answer.versions[0], now_ms=answer.now_ms)
         for hook in self.hooks:
             hook(Transition(seen.record, record, tuple(commands)))
         return Seen(record, answer.now_ms, answer.epoch)
 
-    def _noted(self, now_ms: int, epoch: int) -> None:
+    def _noted(self, now_ms: int, epoch: int, asked_s: float) -> None:
         self.epoch = epoch
-        self._clock_watch.compare(now_ms, self.clock.now())
+        self._clock_watch.compare(now_ms, asked_s, self.clock.now())
 
     def _seen(self, snapshot: Snapshot, record_id: str) -> Seen:
-        self._noted(snapshot.now_ms, snapshot.epoch)
         rows = [row for row in snapshot.records if row.id == record_id]
         return Seen(record_of(rows[0]) if rows else None, snapshot.now_ms, snapshot.epoch)
 

@@ -188,7 +188,7 @@ class Performance:
     def _served(self, seen: Seen) -> Generator[Request, Any, None]:
         """The same call twice in a scope is one act; the journal says that it was asked again."""
         evidence = Evidence(source="served_from_record", at_ms=seen.now_ms)
-        note = Note(evidence=evidence)
+        note = Note(evidence=evidence, journal_only=True)
         yield from self._engine.persist(seen, (note,), deadline=self._patience())
 
     def _follow(self, resolved: Resolved) -> Generator[Request, Any, Ours | Seen]:
