@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
+
+from .facts import Examined
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..store import Store
     from .facts import Fact
-    from .redis import RedisStore
     from .schema import SchemaStatus as SchemaStatus  # its users name it from here
 
 _FORMS: Final = (
@@ -107,17 +108,7 @@ def store_of_client(client: Any) -> Store | None:
 
 def facts_of(store: Store) -> tuple[Fact, ...]:
     """What this kind of store finds out about itself here and now (it may take a moment)."""
-    if type(store).__module__ == f"{__name__}.redis.store":
-        from .redis.facts import facts  # noqa: PLC0415
-
-        return facts(cast("RedisStore", store))
-    from .sqlite import SQLiteStore  # noqa: PLC0415
-
-    if not isinstance(store, SQLiteStore):
-        return ()
-    from .sqlite.examine import examine  # noqa: PLC0415
-
-    return examine(store.path)
+    return store.facts() if isinstance(store, Examined) else ()
 
 
 def _is_postgres(url: str) -> bool:

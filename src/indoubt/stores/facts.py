@@ -5,7 +5,7 @@ Names and values are for programs, words for people; ``level`` says whether to w
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 Level = Literal["fine", "note", "bad"]
 
@@ -19,4 +19,13 @@ class Fact(NamedTuple):
     level: Level = "fine"
 
 
-__all__ = ["Fact", "Level"]
+@runtime_checkable
+class Examined(Protocol):
+    """A store that can say what it finds out."""
+
+    def facts(self) -> tuple[Fact, ...]:
+        """Everything about this store; blocking."""
+        ...
+
+
+__all__ = ["Examined", "Fact", "Level"]

@@ -10,6 +10,7 @@ import psycopg
 from ...store import Capabilities
 from ..queued import QueuedStore
 from .engine import Engine
+from .examine import examine
 from .faults import answer_lost, trouble
 from .joined import JoinedStore
 from .place import PATIENCE_MS, place_of
@@ -18,6 +19,7 @@ from .schema import prepare
 from .wakes import ServerWakes
 
 if TYPE_CHECKING:
+    from ..facts import Fact
     from .joined import Caller
     from .place import Place
 
@@ -75,6 +77,15 @@ class PostgresStore(QueuedStore[Engine]):
         """It cannot be decided."""
         self._usable()
         del owner
+
+    def facts(self) -> tuple[Fact, ...]:
+        """What the server says of itself, for ``indoubt doctor``.
+
+        Raises:
+            StoreBroken, StoreUnavailable: it cannot be asked.
+        """
+        self._usable()
+        return examine(self.place)
 
     def join(self, connection: Caller) -> JoinedStore:
         """A view whose writes are part of the transaction that is open on ``connection``.

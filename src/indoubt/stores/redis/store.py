@@ -17,6 +17,7 @@ from .schema import open_wire, prepare
 from .wakes import ServerWakes
 
 if TYPE_CHECKING:
+    from ..facts import Fact
     from .wire import Wire
 
 
@@ -68,6 +69,16 @@ class RedisStore(QueuedStore[Engine]):
         """It cannot be decided."""
         self._usable()
         del owner
+
+    def facts(self) -> tuple[Fact, ...]:
+        """What the servers say of themselves, for ``indoubt doctor``.
+
+        Raises:
+            StoreUnavailable, StoreBroken: one cannot be asked.
+        """
+        from .facts import facts  # noqa: PLC0415 - only operators ask
+
+        return facts(self)
 
     def _end(self) -> None:
         self.wire.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ...store import Capabilities
 from ..clock import Clock, StoreTime
@@ -18,6 +18,9 @@ from .reader import Reader
 from .schema import prepare
 from .turns import Turns
 from .wakes import FileWakes
+
+if TYPE_CHECKING:
+    from ..facts import Fact
 
 _DURABLE_WHY: Final = "SQLite syncs its write-ahead log (synchronous=FULL) before it answers."
 
@@ -79,6 +82,12 @@ class SQLiteStore(QueuedStore[Engine]):
     def owner_dead(self, owner: str) -> bool | None:
         self._usable()
         return self._owners.dead(owner)
+
+    def facts(self) -> tuple[Fact, ...]:
+        """What the file and its disk really are, for ``indoubt doctor``."""
+        from .examine import examine  # noqa: PLC0415 - only operators ask
+
+        return examine(self.path)
 
     def release_owner(self, owner: str) -> None:
         """Let the owner count as dead before the process ends; ``close`` does not.
