@@ -16,6 +16,7 @@ from indoubt import (
     DoubtfulAttempt,
     EffectContext,
     EffectFailed,
+    EffectPolicy,
     Ledger,
     OutcomeUnknown,
     ProviderProbeResult,
@@ -385,3 +386,13 @@ async def test_u14_a_permitted_attempt_keeps_the_idempotency_key(world: World) -
     assert (one.attempt, two.attempt) == (1, 2)
     assert one.idempotency_key == two.idempotency_key
     assert one.execution_id != two.execution_id
+
+
+@pytest.mark.parametrize(("minutes", "told"), [(10, 0), (11, 1)])
+def test_a_settle_time_beyond_the_probe_budget_is_told_when_it_is_declared(
+    caplog: pytest.LogCaptureFixture, minutes: int, told: int
+) -> None:
+    settle = timedelta(minutes=minutes)
+    EffectPolicy(safety="status_query_required", probe=print, settle_time=settle)
+    assert len(caplog.records) == told
+    assert ("probe_budget.within (600000 ms)" in caplog.text) is bool(told)

@@ -143,6 +143,14 @@ class EffectPolicy:
             raise ValueError("status_query_required needs a probe or a provider that can be asked")
         if self.policy.resend and self.safety is not Safety.NON_IDEMPOTENT:
             raise ValueError(f"resend_on_proven_absence is for non_idempotent, not {self.safety}")
+        settle_ms, within_ms = self.policy.settle_ms or 0, self.policy.probes_within_ms
+        if self.policy.can_probe and settle_ms > within_ms:
+            log.warning(
+                "settle_time (%d ms) is longer than probe_budget.within (%d ms): a person is asked"
+                " before absence can be proven",
+                settle_ms,
+                within_ms,
+            )
 
 
 def milliseconds(value: object, where: str, *, zero: bool = False) -> int:
