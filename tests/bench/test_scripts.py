@@ -11,6 +11,7 @@ import pytest
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 TINY = {
     "count_commits": ["--calls", "2"],
+    "delayed_effects": ["--reps", "1", "--count", "5"],
     "cpu": ["--reps", "1", "--only", "sync"],
     "guarded_sqlite": ["--reps", "1", "--seconds", "0.01", "--peers", "none", "--rows", "50"],
     "import_time": ["--reps", "1", "--runs", "1"],
