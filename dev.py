@@ -28,6 +28,7 @@ ENV = {
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "PIP_NO_INPUT": "1",
     "PIP_ROOT_USER_ACTION": "ignore",
+    "PYTHONHASHSEED": "0",  # the test processes collect sets in one order
     "PYRIGHT_PYTHON_GLOBAL_NODE": "0",  # the pinned Node, not an old one of the system
 }
 HELP = """\

@@ -27,6 +27,13 @@ _SCHEMA: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OURS: Final = frozenset({"schema", "prepare"})
 
 
+class _Connection(psycopg.Connection[tuple[Any, ...]]):
+    """Ends quietly with a store that nobody closed, as a file does."""
+
+    def __del__(self, *_: Any) -> None:
+        pass
+
+
 class Place(NamedTuple):
     """One ledger: ``url`` as libpq takes it, ``schema`` within, and whether to prepare statements.
 
@@ -59,7 +66,7 @@ class Place(NamedTuple):
         if "," in str(known.get("host") or ""):
             settings["target_session_attrs"] = "read-write"  # of several hosts the primary
         settled = make_conninfo(self.url, **{n: v for n, v in settings.items() if n not in known})
-        db = psycopg.connect(settled, autocommit=True, prepare_threshold=threshold)
+        db = _Connection.connect(settled, autocommit=True, prepare_threshold=threshold)
         try:
             if self.prepare:
                 self._settle(db)
