@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from indoubt.guard.context import EffectContext, current_effect
     from indoubt.guard.effect import Outcome
     from indoubt.guard.policy import EffectPolicy, ProbeBudget
+    from indoubt.json_values import NotJson
     from indoubt.ledger import Ledger
     from indoubt.recovery.decisions import (
         AllowOneAttempt,
@@ -104,6 +105,7 @@ _HOMES = {
     "indoubt.guard.context": ("EffectContext", "current_effect"),
     "indoubt.guard.policy": ("EffectPolicy", "ProbeBudget"),
     "indoubt.guard.effect": ("Outcome",),
+    "indoubt.json_values": ("NotJson",),
     "indoubt.ledger": ("Ledger",),
     "indoubt.recovery.decisions": (
         "AllowOneAttempt",
@@ -147,6 +149,7 @@ __all__ = [
     "KeyConflict",
     "LeaseLost",
     "Ledger",
+    "NotJson",
     "Outcome",
     "OutcomePruned",
     "OutcomeUnknown",

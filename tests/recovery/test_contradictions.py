@@ -228,6 +228,6 @@ async def test_a_probe_by_hand_needs_the_code(world: World) -> None:
     world.bank.next = ["lost"]
     with pytest.raises(OutcomeUnknown) as doubt:
         await world.payer(ledger)("order-7")
-    for asking in (ledger, world.process()):
-        with pytest.raises(LookupError, match="not loaded here"):
+    for asking, why in ((ledger, "declares no probe"), (world.process(), "not loaded here")):
+        with pytest.raises(LookupError, match=why):
             await asking.probe(doubt.value.ref)

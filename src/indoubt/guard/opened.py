@@ -111,6 +111,8 @@ class Opened:
 def _checked(given: Any) -> Any:
     if isinstance(beneath := getattr(given, "aio", None), Opened):
         return beneath  # a blocking ledger has its async one inside
+    if isinstance(given, str) and ":" not in given:
+        raise ValueError(f"store: a URL, such as sqlite:///{given or 'app.db'}")
     if given is None or isinstance(given, str | Opened):
         return given
     verbs = [getattr(given, verb, None) for verb in ("read", "write", "scan", "journal")]
