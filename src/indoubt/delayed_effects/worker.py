@@ -29,6 +29,8 @@ A = DelayedEffectAction
 ReadinessCheck = Any
 """``() -> bool`` for the whole pass, or ``(intent) -> bool`` for each; async or not."""
 PARKED = "parked"
+BEREAVED = "worker_died"
+"""Why an intent waits whose last worker died, while another such one is being fired."""
 LEAST_S = 0.02
 """Between two looks at what is due: a listing that is ahead of the claims must not spin."""
 ENDING_S = 2.0
@@ -105,6 +107,7 @@ class DelayedEffectWorker:
         self._backoff = backoff
         self._grace_s = checks.milliseconds(grace_seconds, "grace_seconds") / 1000
         self._turn = 0
+        self._suspect: str | None = None
         self._ready = True
         self._stopping = self._handing_over = False
         self._firing: dict[asyncio.Task[None], Firing] = {}
@@ -248,9 +251,29 @@ class DelayedEffectWorker:
                 done = await self._store.requeue(intent, delay_seconds=self._retry_s, deferred=True)
                 self._results[done.action.value] += 1
                 return
-            self._results[(await firing.run()).value] += 1
+            self._results[(await self._fired(intent, firing)).value] += 1
         except Exception:
             log.exception("%s: it stays claimed until its lease is over", intent.intent_id[:12])
+
+    async def _fired(self, intent: DelayedEffectIntent, firing: Firing) -> DelayedEffectAction:
+        """Fire it; of those whose worker died, only one at a time.
+
+        One of them may have killed it. Fired together they would die together each time, and the
+        good ones would be parked with the bad one (S23).
+        """
+        if not _bereaved(intent):
+            return await firing.run()
+        if self._suspect is not None:
+            told = {"code": BEREAVED}
+            done = await self._store.requeue(
+                intent, delay_seconds=self._retry_s, error=told, deferred=True
+            )
+            return done.action
+        self._suspect = intent.intent_id
+        try:
+            return await firing.run()
+        finally:
+            self._suspect = None
 
     def _delay(self, attempts: int) -> float:
         if self._backoff is None:
@@ -277,6 +300,12 @@ class DelayedEffectWorker:
                 woken.result()
         finally:
             woken.cancel()
+
+
+def _bereaved(intent: DelayedEffectIntent) -> bool:
+    """Whether it was claimed before by somebody who said nothing of it: its worker died."""
+    silent = intent.error is None or intent.error == {"code": BEREAVED}
+    return intent.action is A.RECLAIMED and silent
 
 
 def _too_often(intent: DelayedEffectIntent, most: int) -> bool:
