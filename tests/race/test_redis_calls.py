@@ -26,9 +26,9 @@ async def test_a_guarded_call_is_two_scripts(bank: FakeProvider, job: Job, url: 
     await call(pay, "warm")
     before = scripts()
     for n in range(10):
-        assert (await call(pay, f"order-{n}"))[1] == "returned"
+        assert (await call(pay, f"redis-{n}"))[1] == "returned"
     assert scripts() - before == 20
-    assert bank.count("order-3") == 1
+    assert bank.count("redis-3") == 1
     await ledger.close()
 
 
