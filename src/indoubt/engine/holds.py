@@ -111,6 +111,14 @@ class Heartbeat:
     def __init__(self, store: Store, clock: LocalClock) -> None:
         self._store = store
         self._clock = clock
+        self._begin()
+
+    def _begin(self) -> None:
+        """Nothing held, no thread: at first, and in a forked child.
+
+        The child has none of the parent's threads, and may have its lock as one of them held it.
+        """
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
         self._holds: set[Hold] = set()
@@ -120,6 +128,8 @@ class Heartbeat:
 
     def hold(self, hold: Hold) -> None:
         """Renew this hold until it is dropped."""
+        if self._process != os.getpid():
+            self._begin()
         with self._lock:
             self._holds.add(hold)
             if self._pid != os.getpid():
@@ -131,6 +141,8 @@ class Heartbeat:
 
     def drop(self, hold: Hold) -> None:
         """Stop renewing."""
+        if self._process != os.getpid():
+            self._begin()
         with self._lock:
             self._holds.discard(hold)
 
