@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.delayed_effects.conftest import Effects
+from tests.delayed_effects.making import add, passed
 
 from indoubt import ANY_TENANT, AllowOneAttempt, EffectContext, Happened, Ledger
 from indoubt.delayed_effects import (
@@ -23,20 +24,6 @@ from indoubt.delayed_effects import (
 from indoubt.store import Store
 
 S, A = DelayedEffectState, DelayedEffectAction
-OP = "platform:guild-17:message-99"
-
-
-async def add(store: DelayedEffectStore, name: str = OP, **given: Any) -> DelayedEffectIntent:
-    values: dict[str, Any] = {"effect_type": "unmute", "payload": {"user": 7}, "delay_seconds": 0}
-    return await store.register(name, **(values | given))
-
-
-async def now_ms(store: DelayedEffectStore) -> int:
-    return (await store.runtime().store.read([])).now_ms
-
-
-async def passed() -> None:
-    await asyncio.sleep(0.01)  # handler under test blocks: a lease of a millisecond ends
 
 
 # -- steering (D-1) --------------------------------------------------------------------------------

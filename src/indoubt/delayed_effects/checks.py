@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from indoubt.core.bounds import DURATION_MS_MAX, KEY_CHARS, NAME_CHARS, PAGE_MAX, PAYLOAD_BYTES
-from indoubt.json_values import detach
+from indoubt.json_values import Encoded, detach
 
 Seconds = float | timedelta
 YEARS: Final = 10
@@ -60,15 +60,15 @@ def milliseconds(value: Any, name: str, *, least: int = 0) -> int:
     return found
 
 
-def payload(value: Any) -> bytes:
-    """A JSON object, as text.
+def payload(value: Any) -> Encoded:
+    """A JSON object: its text, and a copy of our own.
 
     Raises:
         TypeError: no dict, or no JSON in it. ValueError: too large or too deep.
     """
     if not isinstance(value, dict):
         raise TypeError(f"payload is a dict, not {type(value).__name__}")
-    return bytes(detach(value, where="payload", max_bytes=PAYLOAD_BYTES).text)  # pyright: ignore[reportUnknownArgumentType]
+    return detach(value, where="payload", max_bytes=PAYLOAD_BYTES)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def limit(value: Any, name: str = "limit") -> int:

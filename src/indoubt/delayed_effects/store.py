@@ -6,7 +6,6 @@ import hashlib
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import Raw
 
 from indoubt.core.bounds import RECEIPT_BYTES
@@ -104,14 +103,14 @@ class DelayedEffectStore(Steering):
         kind = checks.text(effect_type, "effect_type")
         if "\x1f" in kind:
             raise ValueError("effect_type holds a control character")
-        text = checks.payload(payload)
-        fingerprint = detach({"effect_type": kind, "payload": msgspec.json.decode(text)})
+        given = checks.payload(payload)
+        fingerprint = detach({"effect_type": kind, "payload": given.value})
         record = record_of_intent(
             self._names,
             intent_id,
             operation_id=operation_id,
             effect_type=kind,
-            payload=text,
+            payload=given.text,
             fingerprint=fingerprint.fingerprint(),
             delay_ms=checks.milliseconds(delay_seconds, "delay_seconds"),
             tenant_id=None if tenant_id is None else checks.text(tenant_id, "tenant_id"),

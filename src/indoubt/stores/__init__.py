@@ -64,17 +64,8 @@ def schema_status(url: str) -> SchemaStatus:
         ValueError: no such kind of store, or one without a schema.
         StoreError: it cannot be read.
     """
-    if _is_postgres(url):
-        from . import postgres  # noqa: PLC0415
-
-        return postgres.schema_status(postgres.place_of(url))
-    if _is_redis(url):
-        from . import redis  # noqa: PLC0415
-
-        return redis.schema_status(redis.place_of(url))
-    from . import sqlite  # noqa: PLC0415
-
-    return sqlite.schema_status(_file(url))
+    engine, place = _engine(url)
+    return engine.schema_status(place)
 
 
 def upgrade(url: str, progress: Callable[[int, int, str], object] | None = None) -> SchemaStatus:
@@ -84,17 +75,8 @@ def upgrade(url: str, progress: Callable[[int, int, str], object] | None = None)
         SchemaMissing: there is no ledger. SchemaTooNew: a newer version wrote it.
         ValueError, StoreError: as ``schema_status``.
     """
-    if _is_postgres(url):
-        from . import postgres  # noqa: PLC0415
-
-        return postgres.upgrade(postgres.place_of(url), progress)
-    if _is_redis(url):
-        from . import redis  # noqa: PLC0415
-
-        return redis.upgrade(redis.place_of(url), progress)
-    from . import sqlite  # noqa: PLC0415
-
-    return sqlite.upgrade(_file(url), progress)
+    engine, place = _engine(url)
+    return engine.upgrade(place, progress)
 
 
 def store_of_client(client: Any) -> Store | None:
@@ -111,12 +93,20 @@ def facts_of(store: Store) -> tuple[Fact, ...]:
     return store.facts() if isinstance(store, Examined) else ()
 
 
-def _is_postgres(url: str) -> bool:
-    return _OPENERS.get(url.partition(":")[0].lower()) is _postgres
+def _engine(url: str) -> tuple[Any, Any]:
+    """The engine that a URL names, and where the ledger is, in that engine's terms."""
+    scheme = url.partition(":")[0].lower()
+    if _OPENERS.get(scheme) is _postgres:
+        from . import postgres  # noqa: PLC0415
 
+        return postgres, postgres.place_of(url)
+    if scheme in _REDIS:
+        from . import redis  # noqa: PLC0415
 
-def _is_redis(url: str) -> bool:
-    return url.partition(":")[0].lower() in _REDIS
+        return redis, redis.place_of(url)
+    from . import sqlite  # noqa: PLC0415
+
+    return sqlite, _file(url)
 
 
 def _file(url: str) -> str:

@@ -152,6 +152,16 @@ class QueuedStore(Generic[E]):
         check_journal(record_id, after, limit)
         return await self._off_loop(partial(self._reader.journal, record_id, after, limit))
 
+    def hold_owner(self, owner: str) -> None:
+        """Nothing, where no lock can tell: the lease alone tells of an owner on another machine."""
+        self._usable()
+        del owner
+
+    def owner_dead(self, owner: str) -> bool | None:
+        """It cannot be decided by a lease."""
+        self._usable()
+        del owner
+
     async def close(self) -> None:
         """Wait until all that was handed in is answered; again is no error."""
         self._own()

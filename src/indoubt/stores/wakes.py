@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from ..store import Written
@@ -70,6 +71,63 @@ class Wakes:
                     waiters.discard(waiter)
                     if not waiters:
                         del self._waiters[topic]
+
+
+class WatchedWakes(Wakes, ABC):
+    """Hears other processes too: a thread watches while somebody waits, and ends soon after.
+
+    While it cannot watch, waiters go on after their time-outs.
+
+    Attributes:
+        idle_looks: looks for nobody before the thread ends: whoever waits in a loop is soon back.
+    """
+
+    idle_looks = 4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._count = threading.Condition()
+        self._waiting = 0
+        self._idle = 0
+        self._watching = False
+        self._closed = False
+
+    async def wait(self, topics: Sequence[str], *, timeout: float) -> bool:
+        with self._count:
+            self._waiting += 1
+            if not self._watching and not self._closed:
+                self._watching, self._idle = True, 0
+                threading.Thread(target=self._run, name="indoubt-wakes", daemon=True).start()
+        try:
+            return await super().wait(topics, timeout=timeout)
+        finally:
+            with self._count:
+                self._waiting -= 1
+
+    def close(self) -> None:
+        """Wake all who wait, and end the thread."""
+        with self._count:
+            self._closed = True
+            self._count.notify_all()
+            self._count.wait_for(lambda: not self._watching)
+        self.wake()
+
+    @abstractmethod
+    def _watch(self) -> None:
+        """Look and ``wake`` for as long as ``_wanted`` says so; raise nothing of the engine's."""
+
+    def _wanted(self) -> bool:
+        """Whether to look once more: somebody waits, or did a few looks ago."""
+        self._idle = 0 if self._waiting else self._idle + 1
+        return self._idle <= self.idle_looks and not self._closed
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        finally:
+            with self._count:
+                self._watching = False
+                self._count.notify_all()
 
 
 def _wake(waiter: Waiter) -> None:

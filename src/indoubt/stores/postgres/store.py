@@ -68,16 +68,6 @@ class PostgresStore(QueuedStore[Engine]):
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
-    def hold_owner(self, owner: str) -> None:
-        """Nothing: the lease alone tells of an owner on another machine."""
-        self._usable()
-        del owner
-
-    def owner_dead(self, owner: str) -> bool | None:
-        """It cannot be decided."""
-        self._usable()
-        del owner
-
     def facts(self) -> tuple[Fact, ...]:
         """What the server says of itself, for ``indoubt doctor``.
 
