@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from indoubt.engine.ids import chance, owner_nonce
+from indoubt.errors import StoreError
 from indoubt.recovery.loop import Loop
 from indoubt.store import ScanQuery
 
@@ -28,6 +29,9 @@ log = logging.getLogger("indoubt.delayed_effects")
 A = DelayedEffectAction
 ReadinessCheck = Any
 """``() -> bool`` for the whole pass, or ``(intent) -> bool`` for each; async or not."""
+SURVIVED_S = 1.0
+"""How long nothing more is claimed once an intent is fired whose last worker died."""
+_STAYS = "%s: it stays claimed until its lease is over"
 PARKED = "parked"
 BEREAVED = "worker_died"
 """Why an intent waits whose last worker died, while another such one is being fired."""
@@ -199,9 +203,12 @@ class DelayedEffectWorker:
             free = min(self._concurrency - len(self._firing), most - claimed)
             sent_at = self._store.runtime().engine.clock.now()
             found = await self._claim(free) if free else []
-            for intent in found:
+            for intent in await self._admitted(found):
                 self._begin(intent, sent_at)
             claimed += len(found)
+            if self._firing and any(intent.intent_id == self._suspect for intent in found):
+                # What it may take down with it should not just have been claimed.
+                await asyncio.wait(self._firing, timeout=SURVIVED_S)
             if not found and free:
                 break
             if len(self._firing) >= self._concurrency:
@@ -251,29 +258,39 @@ class DelayedEffectWorker:
                 done = await self._store.requeue(intent, delay_seconds=self._retry_s, deferred=True)
                 self._results[done.action.value] += 1
                 return
-            self._results[(await self._fired(intent, firing)).value] += 1
+            self._results[(await firing.run()).value] += 1
         except Exception:
-            log.exception("%s: it stays claimed until its lease is over", intent.intent_id[:12])
+            log.exception(_STAYS, intent.intent_id[:12])
+        finally:
+            if self._suspect == intent.intent_id:
+                self._suspect = None
 
-    async def _fired(self, intent: DelayedEffectIntent, firing: Firing) -> DelayedEffectAction:
-        """Fire it; of those whose worker died, only one at a time.
+    async def _admitted(self, found: list[DelayedEffectIntent]) -> list[DelayedEffectIntent]:
+        """Those to be fired now: of such whose worker died, only one at a time.
 
         One of them may have killed it. Fired together they would die together each time, and the
-        good ones would be parked with the bad one (S23).
+        good ones would be parked with the bad one (S23). The others are let go before it is fired,
+        so that it takes none of them with it.
         """
-        if not _bereaved(intent):
-            return await firing.run()
-        if self._suspect is not None:
-            told = {"code": BEREAVED}
+        admitted: list[DelayedEffectIntent] = []
+        for intent in found:
+            if _bereaved(intent) and self._suspect is not None:
+                await self._let_go(intent)
+                continue
+            if _bereaved(intent):
+                self._suspect = intent.intent_id
+            admitted.append(intent)
+        return admitted
+
+    async def _let_go(self, intent: DelayedEffectIntent) -> None:
+        told = {"code": BEREAVED}
+        try:
             done = await self._store.requeue(
                 intent, delay_seconds=self._retry_s, error=told, deferred=True
             )
-            return done.action
-        self._suspect = intent.intent_id
-        try:
-            return await firing.run()
-        finally:
-            self._suspect = None
+            self._results[done.action.value] += 1
+        except StoreError:
+            log.exception(_STAYS, intent.intent_id[:12])
 
     def _delay(self, attempts: int) -> float:
         if self._backoff is None:
